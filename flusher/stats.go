@@ -1,0 +1,49 @@
+package flusher
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats are the figures of a WAL flusher since it was started.
+type Stats struct {
+	Started         [reasons]uint64 // appends started, by Reason
+	Entries         uint64          // entries landed
+	Bytes           uint64          // encoded bytes of the entries landed
+	Reissued        uint64          // entries put again above a dead object
+	OwnershipChecks uint64          // manifest reads before an acknowledgement
+	InFlight        int64           // puts in flight now
+	AppendTime      time.Duration   // summed over the entries landed: encoding, put, retries
+}
+
+type counters struct {
+	started  [reasons]atomic.Uint64
+	entries  atomic.Uint64
+	bytes    atomic.Uint64
+	reissued atomic.Uint64
+	checks   atomic.Uint64
+	inFlight atomic.Int64
+	took     atomic.Int64
+}
+
+func (c *counters) resolved(m appended) {
+	if m.outcome != landed {
+		return
+	}
+	c.entries.Add(1)
+	c.bytes.Add(uint64(m.bytes))
+	c.took.Add(int64(m.took))
+}
+
+// Stats returns the current figures.
+func (f *WAL) Stats() Stats {
+	s := Stats{
+		Entries: f.stats.entries.Load(), Bytes: f.stats.bytes.Load(),
+		Reissued: f.stats.reissued.Load(), OwnershipChecks: f.stats.checks.Load(),
+		InFlight: f.stats.inFlight.Load(), AppendTime: time.Duration(f.stats.took.Load()),
+	}
+	for i := range s.Started {
+		s.Started[i] = f.stats.started[i].Load()
+	}
+	return s
+}

@@ -1,0 +1,334 @@
+package flusher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/memwal/memwal-go/dispatcher"
+	"github.com/memwal/memwal-go/internal/manifest"
+	"github.com/memwal/memwal-go/internal/wal"
+	"github.com/memwal/memwal-go/memtable"
+	"github.com/memwal/memwal-go/objstore"
+)
+
+// Config is what a WAL flusher works with. Every field without a stated default
+// is required.
+type Config struct {
+	// Store takes the entries. It retries transient failures itself, with the
+	// same key and bytes, and gives up after a bound of its own.
+	Store objstore.Writer
+	// Dir is the key prefix of the log, with a slash at its end.
+	Dir string
+	// Schema is the storage schema of every batch.
+	Schema *arrow.Schema
+	// Encode holds the options of the entry codec.
+	Encode wal.EncodeOptions
+	// Epoch is the fencing token of this writer.
+	Epoch uint64
+	// Tail is the last live entry: the fence of this writer. The first append
+	// goes to the first empty position above it.
+	Tail wal.Tuple
+	// Proof is when the request that last proved the ownership of the shard
+	// was sent: the manifest read after the fence.
+	Proof time.Time
+	// Live lists the memtables whose rows may still owe an append, oldest
+	// first. It is called in the task, at every step.
+	Live func() []*memtable.Memtable
+	// Cursors gets the durable cursor advanced.
+	Cursors *memtable.Cursors
+	// CheckOwner reads the newest manifest from a complete listing and returns
+	// nil if this writer still owns the shard.
+	CheckOwner func(ctx context.Context) error
+	// OnFail is told the terminal failure, once.
+	OnFail func(error)
+	// OnDurable is called in the task after each advance of the durable
+	// cursor. Optional.
+	OnDurable func()
+
+	Interval            time.Duration // least spacing of timed appends; 0: none are timed
+	FlushBytes          int64         // pending bytes that start an append
+	MaxEntryBytes       int64         // window bytes of an entry of more than one batch
+	MaxInFlight         int           // largest span of unresolved positions
+	OwnershipCheckAfter time.Duration // longest time a proof of ownership is trusted
+
+	Now    func() time.Time // default time.Now
+	Logger *slog.Logger     // default: discard
+}
+
+// WAL is the flusher of one shard's write-ahead log. Its methods may be called
+// from any goroutine.
+type WAL struct {
+	cfg  Config
+	task *dispatcher.Task[any]
+	stop context.CancelFunc // ends the requests in flight
+	ctx  context.Context    // of those requests
+	jobs sync.WaitGroup     // those requests
+
+	demanded atomic.Uint64 // rows below this ordinal are appended without regard to the interval
+	stats    counters
+
+	// The rest belongs to the task's goroutine.
+
+	window   window
+	assigned uint64    // rows below this ordinal belong to an entry
+	lastTime time.Time // start of the last append; zero: none yet
+	armed    bool      // a tick was asked for since then
+	proof    proof
+	checking bool // an ownership check is in flight
+	failed   bool
+}
+
+// checked is the message that ends an ownership check.
+type checked struct {
+	sent time.Time
+	err  error
+}
+
+// New starts the task. Stop ends it.
+func New(cfg Config) *WAL {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	f := &WAL{
+		cfg: cfg, ctx: ctx, stop: stop,
+		window: window{
+			next: cfg.Tail.Position + 1, last: cfg.Tail.PutID,
+			limit: uint64(cfg.MaxInFlight), newID: wal.NewPutID,
+		},
+		assigned: cfg.Tail.NextRow,
+		proof:    proof{sent: cfg.Proof},
+	}
+	// There is no standing ticker: a step that has to wait asks for the tick
+	// that it needs, so a writer without pending rows is not even woken.
+	f.task = dispatcher.Start(context.Background(), dispatcher.Options[any]{
+		Name:    "wal-flusher",
+		Handler: (*handler)(f),
+		Mailbox: cfg.MaxInFlight + 2, // the window's completions and a check: posting never waits
+		OnError: f.fail,
+		OnPanic: func(p *dispatcher.PanicError) { f.fail(p) },
+		Logger:  cfg.Logger,
+	})
+	return f
+}
+
+// Wake tells the flusher that rows were accepted. It never blocks.
+func (f *WAL) Wake() { f.task.Wake() }
+
+// Demand asks for every row below ordinal end to be appended without waiting
+// for the interval. It never blocks; the durable cursor tells when it is done.
+func (f *WAL) Demand(end uint64) {
+	for {
+		old := f.demanded.Load()
+		if old >= end || f.demanded.CompareAndSwap(old, end) {
+			break
+		}
+	}
+	f.task.Wake()
+}
+
+// Cancel starts to stop and does not wait: nothing is appended or acknowledged
+// after it. It may be called from OnFail. Stop is still needed.
+func (f *WAL) Cancel() {
+	f.stop()
+	f.task.Cancel()
+}
+
+// Stop ends the task, cancels what is in flight, and joins everything. Rows
+// that are not durable by then stay so. It may be called more than once.
+func (f *WAL) Stop() error {
+	f.stop()
+	err := f.task.Stop(false)
+	f.jobs.Wait()
+	for f.window.head() != nil {
+		f.window.pop().table.Release()
+	}
+	return err
+}
+
+// handler keeps the task's entry points out of the public method set.
+type handler WAL
+
+// Handle takes the completion of a put or of an ownership check.
+func (h *handler) Handle(_ context.Context, msg any) error {
+	f := (*WAL)(h)
+	if f.failed {
+		return nil
+	}
+	switch m := msg.(type) {
+	case appended:
+		if m.err != nil {
+			return m.err
+		}
+		f.stats.resolved(m)
+		m.slot.outcome, m.slot.date = m.outcome, m.date
+		if m.outcome == displaced {
+			f.cfg.Logger.Warn("a dead object holds the WAL position; its entry is put again above",
+				"position", m.slot.pos, "first_row", m.slot.first)
+		}
+	case checked:
+		f.checking = false
+		if m.err != nil {
+			return m.err
+		}
+		f.proof = proof{sent: m.sent}
+	}
+	return f.step()
+}
+
+// Tick names nothing: what is due is looked up now.
+func (h *handler) Tick(context.Context) error {
+	f := (*WAL)(h)
+	f.armed = false
+	return f.step()
+}
+
+// Wake is a tick that somebody asked for.
+func (h *handler) Wake(context.Context) error { return (*WAL)(h).step() }
+
+// step acknowledges what can be and starts what is due. Its errors are
+// terminal.
+func (f *WAL) step() error {
+	if f.failed {
+		return nil
+	}
+	if err := f.acknowledge(); err != nil {
+		return err
+	}
+	for _, s := range f.window.reissue() {
+		f.stats.reissued.Add(1)
+		f.send(s)
+	}
+	for {
+		d := Decide(f.pending(), f.cfg.Interval, f.cfg.FlushBytes)
+		if !d.Append {
+			if d.Wait > 0 && !f.armed {
+				f.armed = true
+				f.task.ResetTicker(d.Wait)
+			}
+			return nil
+		}
+		f.stats.started[d.Reason].Add(1)
+		f.lastTime, f.armed = f.cfg.Now(), false
+		f.send(f.window.assign(f.take()))
+	}
+}
+
+// acknowledge advances the durable cursor over the landed prefix, as far as the
+// proof of ownership carries.
+func (f *WAL) acknowledge() error {
+	before := f.cfg.Cursors.Durable()
+	for !f.checking {
+		h := f.window.head()
+		if h == nil || h.outcome != landed {
+			break
+		}
+		if f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
+			f.check(h.pos)
+			break
+		}
+		f.window.pop()
+		h.table.Release()
+		f.proof.renew(h.sent, h.date)
+		if err := f.cfg.Cursors.AdvanceDurable(h.end); err != nil {
+			return err
+		}
+	}
+	if f.cfg.OnDurable != nil && f.cfg.Cursors.Durable() != before {
+		f.cfg.OnDurable()
+	}
+	return nil
+}
+
+// check starts an ownership check; its reply is a message.
+func (f *WAL) check(pos uint64) {
+	f.checking = true
+	f.stats.checks.Add(1)
+	f.jobs.Go(func() {
+		sent := f.cfg.Now()
+		err := f.cfg.CheckOwner(f.ctx)
+		if err != nil {
+			err = ownerError(pos, err)
+		}
+		f.post(checked{sent: sent, err: err})
+	})
+}
+
+// send starts the put of s; its completion is a message.
+func (f *WAL) send(s *slot) {
+	s.sent = f.cfg.Now()
+	f.stats.inFlight.Add(1)
+	f.jobs.Go(func() {
+		m := f.put(f.ctx, s)
+		f.stats.inFlight.Add(-1)
+		f.post(m)
+	})
+}
+
+// post delivers a completion. It fails only when the task has stopped, and then
+// nobody waits for it.
+func (f *WAL) post(m any) { _ = f.task.Post(f.ctx, m) }
+
+// pending describes the rows that belong to no entry yet.
+func (f *WAL) pending() Pending {
+	p := Pending{Room: f.window.room(), SinceLast: f.cfg.Now().Sub(f.lastTime)}
+	for _, m := range f.cfg.Live() {
+		end := m.EndRow() // read once: the memtable may grow while we look
+		if end <= f.assigned {
+			continue
+		}
+		first := max(f.assigned, m.FirstRow())
+		p.Rows += end - first
+		p.Bytes += m.WindowOf(m.FindBatch(uint32(first-m.FirstRow())), m.Batches())
+	}
+	p.Demanded = p.Rows > 0 && f.assigned < f.demanded.Load()
+	return p
+}
+
+// take picks the next entry: whole batches of the oldest live memtable that has
+// rows beyond the assigned prefix. pending said that there is one. The span
+// retains its memtable until it is acknowledged.
+func (f *WAL) take() span {
+	for _, m := range f.cfg.Live() {
+		if m.EndRow() <= f.assigned {
+			continue
+		}
+		sp := span{table: m, first: f.assigned, from: m.FindBatch(uint32(f.assigned - m.FirstRow()))}
+		sp.to = sp.from
+		for n := m.Batches(); sp.to < n; sp.to++ {
+			b := m.Batch(sp.to)
+			if sp.to > sp.from && sp.bytes+b.Window > f.cfg.MaxEntryBytes {
+				break
+			}
+			sp.bytes += b.Window
+			sp.end = m.FirstRow() + uint64(b.FirstSlot) + uint64(b.Rec.NumRows())
+		}
+		m.Retain()
+		f.assigned = sp.end
+		return sp
+	}
+	panic("flusher: pending rows without a memtable that holds them")
+}
+
+// fail makes err terminal and tells it, once. It runs in the task.
+func (f *WAL) fail(err error) {
+	if f.failed {
+		return
+	}
+	f.failed = true
+	f.stop()
+	if errors.Is(err, manifest.ErrFenced) {
+		f.cfg.Logger.Error("writer fenced", "epoch", f.cfg.Epoch, "error", err)
+	} else {
+		f.cfg.Logger.Error("appending to the WAL failed for good", "epoch", f.cfg.Epoch, "error", err)
+	}
+	f.cfg.OnFail(err)
+}

@@ -1,0 +1,93 @@
+package flusher
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/memwal/memwal-go/internal/wal"
+)
+
+// newTestWindow returns a window above position 10 whose put-ids count from 101.
+func newTestWindow(limit uint64) *window {
+	n := uint64(100)
+	return &window{next: 11, last: testID(100), limit: limit, newID: func() wal.PutID { n++; return testID(n) }}
+}
+
+func testID(n uint64) (id wal.PutID) {
+	binary.BigEndian.PutUint64(id[8:], n)
+	return id
+}
+
+// check compares the window with "pos:id<prev" of its slots.
+func (w *window) check(t *testing.T, want ...[3]uint64) {
+	t.Helper()
+	if len(w.slots) != len(want) {
+		t.Fatalf("%d slots, want %d", len(w.slots), len(want))
+	}
+	for i, s := range w.slots {
+		got := [3]uint64{s.pos, binary.BigEndian.Uint64(s.id[8:]), binary.BigEndian.Uint64(s.prev[8:])}
+		if got != want[i] {
+			t.Errorf("slot %d is {position, id, previous} %v, want %v", i, got, want[i])
+		}
+	}
+}
+
+func TestWindowChainsAndBounds(t *testing.T) {
+	w := newTestWindow(2)
+	a := w.assign(span{first: 0, end: 5})
+	b := w.assign(span{first: 5, end: 6})
+	w.check(t, [3]uint64{11, 101, 100}, [3]uint64{12, 102, 101})
+	if w.room() {
+		t.Error("room in a window whose span is at its limit")
+	}
+	// A later put that landed makes no room: the span counts, not the number.
+	b.outcome = landed
+	if w.room() {
+		t.Error("room although the oldest position is unresolved")
+	}
+	a.outcome = landed
+	w.pop()
+	if !w.room() {
+		t.Error("no room after the oldest position was resolved")
+	}
+	w.assign(span{first: 6, end: 7})
+	w.check(t, [3]uint64{12, 102, 101}, [3]uint64{13, 103, 102})
+	w.pop()
+	if w.last != testID(102) {
+		t.Errorf("last live entry is %v, want the one popped", w.last)
+	}
+}
+
+func TestWindowReissuesAboveADeadObject(t *testing.T) {
+	w := newTestWindow(4)
+	first := w.assign(span{first: 0, end: 1})
+	dead := w.assign(span{first: 1, end: 2})
+	behind := w.assign(span{first: 2, end: 3})
+	last := w.assign(span{first: 3, end: 4})
+
+	first.outcome = landed
+	w.pop()
+	dead.outcome = displaced
+	behind.outcome = landed
+	if w.room() {
+		t.Error("room behind a displaced position: the next entry would chain from one that never landed")
+	}
+	if got := w.reissue(); got != nil {
+		t.Fatal("put again while a put is in flight: it could land in a position that is used again")
+	}
+	last.outcome = landed
+	if got := w.reissue(); len(got) != 3 {
+		t.Fatalf("%d entries put again, want all from the displaced one on", len(got))
+	}
+	// Above all old positions, with new ids, chained from the last live entry.
+	w.check(t, [3]uint64{15, 105, 101}, [3]uint64{16, 106, 105}, [3]uint64{17, 107, 106})
+	for i, s := range w.slots {
+		if s.first != uint64(i+1) || s.outcome != inFlight {
+			t.Errorf("slot %d holds rows from %d, outcome %d", i, s.first, s.outcome)
+		}
+	}
+	// Nothing displaced: nothing to do.
+	if got := w.reissue(); got != nil {
+		t.Error("put again without a displaced head")
+	}
+}

@@ -1,0 +1,2 @@
+// Package index holds the indexes of one memtable.
+package index

@@ -1,0 +1,151 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/memwal/memwal-go/internal/keys"
+)
+
+// Categories, for errors.Is.
+var (
+	// ErrInvalid is the category of everything the caller gave that an index
+	// cannot take: *ConfigError, *BatchError, *ValueError and *RowError.
+	ErrInvalid = keys.ErrInvalid
+
+	// ErrNoIndex says that no index answers the search: *NoIndexError.
+	ErrNoIndex = errors.New("no such index")
+
+	// ErrFailed says that the index that was asked has failed: *FailedError.
+	ErrFailed = errors.New("index failed")
+
+	// ErrInternal is the category of failures that valid input must not cause:
+	// *ApplyError, whatever it wraps. Retrying does not help.
+	ErrInternal = errors.New("internal index error")
+)
+
+type (
+	// ValueError reports a Go value that is not exactly a value of its key column.
+	ValueError = keys.ValueError
+	// RowError reports a row of a batch that cannot be a key.
+	RowError = keys.RowError
+)
+
+// ConfigError reports one violation in a configuration; Bind joins all of them.
+type ConfigError struct {
+	Index  string         // PrimaryKey for the primary key
+	Column string         // empty: the index as a whole
+	Type   arrow.DataType // nil: the column is missing, or it is the index as a whole
+	Got    string         // what is wrong; empty where the type says it
+	Want   string
+}
+
+func (e *ConfigError) Error() string {
+	s := fmt.Sprintf("index %q", e.Index)
+	if e.Index == PrimaryKey {
+		s = "primary key"
+	}
+	if e.Column != "" {
+		s += fmt.Sprintf(": column %q", e.Column)
+	}
+	if e.Type != nil {
+		s += fmt.Sprintf(" of type %s", e.Type)
+	}
+	if e.Got != "" {
+		s += ": " + e.Got
+	}
+	return s + ": expected " + e.Want
+}
+
+func (e *ConfigError) Is(target error) bool { return target == ErrInvalid }
+
+// BatchError reports a batch or a row that an index cannot take.
+type BatchError struct {
+	Index  string // PrimaryKey for the primary key
+	Column string // empty where Err names it
+	Err    error
+}
+
+func (e *BatchError) Error() string {
+	s := fmt.Sprintf("index %q", e.Index)
+	if e.Index == PrimaryKey {
+		s = "primary key"
+	}
+	if e.Column != "" {
+		s += fmt.Sprintf(": column %q", e.Column)
+	}
+	return s + ": " + e.Err.Error()
+}
+
+func (e *BatchError) Is(target error) bool { return target == ErrInvalid }
+func (e *BatchError) Unwrap() error        { return e.Err }
+
+// NoIndexError reports a search by an index that is not configured, or not of
+// the kind that the search needs.
+type NoIndexError struct {
+	Index  string // the name asked for; empty: a search by column
+	Column string // the column asked for; empty: a search by name
+	Kind   string // the kind that the search needs
+}
+
+func (e *NoIndexError) Error() string {
+	if e.Column != "" {
+		return fmt.Sprintf("no %s index over column %q: configure one before writing", e.Kind, e.Column)
+	}
+	return fmt.Sprintf("no %s index named %q: configure one before writing", e.Kind, e.Index)
+}
+
+func (e *NoIndexError) Is(target error) bool { return target == ErrNoIndex }
+
+// FailedError is the answer of an index that Fail has marked, or that has failed
+// while it applied a batch.
+type FailedError struct {
+	Index string
+	Err   error
+}
+
+func (e *FailedError) Error() string {
+	return fmt.Sprintf("index %q has failed and answers no searches: %v", e.Index, e.Err)
+}
+
+func (e *FailedError) Is(target error) bool { return target == ErrFailed }
+func (e *FailedError) Unwrap() error        { return e.Err }
+
+// ApplyError reports the index that could not apply a batch. What it has applied
+// of the batch cannot be undone.
+type ApplyError struct {
+	Index string
+	Err   error
+}
+
+func (e *ApplyError) Error() string {
+	return fmt.Sprintf("apply a batch to index %q: %v", e.Index, e.Err)
+}
+
+func (e *ApplyError) Is(target error) bool { return target == ErrInternal }
+func (e *ApplyError) Unwrap() error        { return e.Err }
+
+// CapacityError reports that a memtable has more rows than slots. Rotation keeps
+// memtables far below that, so it is an internal error.
+type CapacityError struct{ Slots uint64 }
+
+func (e *CapacityError) Error() string {
+	return fmt.Sprintf("%d rows need more than the %d slots of a memtable", e.Slots, uint64(MaxSlots))
+}
+
+func (e *CapacityError) Is(target error) bool { return target == ErrInternal }
+
+// PanicError is a panic inside an index, contained.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}

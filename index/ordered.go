@@ -1,0 +1,281 @@
+package index
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/tidwall/btree"
+
+	"github.com/memwal/memwal-go/internal/keys"
+)
+
+// orderedSpec is an Ordered bound to a schema.
+type orderedSpec struct {
+	cfg   Ordered
+	cols  []int
+	codec *keys.Codec
+}
+
+func (o Ordered) bind(b *binder) bound {
+	o.Columns = slices.Clone(o.Columns)
+	s := &orderedSpec{cfg: o, cols: b.columns(o.Columns)}
+	// Keys have null markers also where the schema allows no nulls, so that
+	// memtables from before and after a schema change merge.
+	s.codec = b.codec(s.cols, true)
+	return s
+}
+
+func (o *orderedSpec) config() Config               { return o.cfg }
+func (o *orderedSpec) columns() []int               { return o.cols }
+func (o *orderedSpec) check(rec batchColumns) error { return o.codec.Check(rec.rec) }
+func (o *orderedSpec) make(s *Set) kind             { return newOrdered(o.codec, s.rows, s.Live) }
+
+// ordered is the ordered index of one memtable: a B-tree of all versions, without
+// tombstones (which are live at no bound).
+//
+//   - who writes the tree: the applying goroutine, under mu, in steps of
+//     insertStep rows;
+//   - who reads: anybody, immutable copies of the tree only. A copy is O(1); what
+//     it costs is that the writer then copies each node before its first change;
+//   - what is published when: root, by a reader that found none good enough, or
+//     by the writer at the end of a batch if the one before was used. So nothing
+//     is copied while nobody reads, and steady readers never wait for mu.
+//
+// A root may hold rows of batches that are not applied yet: the bound keeps them
+// out, like every row above it.
+type ordered struct {
+	codec *keys.Codec
+	rows  Rows
+	live  func(slot, bound uint32) bool
+	edges edges
+
+	root atomic.Pointer[root]
+
+	mu sync.Mutex
+	// Guarded by mu.
+	tree *btree.BTreeG[item]
+	next uint32 // all slots below it are in tree
+
+	size sizer
+
+	// The writer's scratch. keys are the encoded keys of the batch, row after
+	// row, and ends where each of them ends.
+	words []uint64
+	items []item
+	keys  []byte
+	ends  []int
+
+	// The item being inserted, where heads do not decide.
+	slot uint32
+	key  []byte
+	hint btree.PathHint
+}
+
+// root is an immutable tree with all slots below next.
+type root struct {
+	tree *btree.BTreeG[item]
+	next uint32
+	used atomic.Bool
+}
+
+// item is an entry of the tree: the head of a key and the slot it belongs to, or
+// an edge that a search seeks (edges.go).
+type item struct {
+	word uint64
+	slot uint32
+	tag  uint32 // hasValue | complete, or an edge's number << edgeShift
+}
+
+const (
+	hasValue  = 1 << 0 // the first column is not null
+	complete  = 1 << 1 // the whole key is in word
+	edgeShift = 2
+)
+
+const (
+	// insertStep bounds how long a reader waits for mu: a few hundred inserts.
+	insertStep = 256
+	// scratchMax is the scratch that is kept between batches.
+	scratchMax = 1 << 20
+	// degree of the tree.
+	degree = 32
+)
+
+func newOrdered(c *keys.Codec, rows Rows, live func(slot, bound uint32) bool) *ordered {
+	o := &ordered{codec: c, rows: rows, live: live}
+	o.tree = btree.NewBTreeGOptions(o.less, btree.Options{NoLocks: true, Degree: degree})
+	return o
+}
+
+// less orders items by null first, head, full key where the head does not
+// decide, slot. Two items that are no edges are compared by the writer only, and
+// one of them is the one it is inserting.
+func (o *ordered) less(a, b item) bool {
+	if (a.tag|b.tag)>>edgeShift != 0 {
+		return o.lessEdge(a, b)
+	}
+	if x, y := a.tag&hasValue, b.tag&hasValue; x != y {
+		return x < y
+	}
+	if a.word != b.word {
+		return a.word < b.word
+	}
+	if a.tag&complete == 0 {
+		if d := o.compareFull(a, b); d != 0 {
+			return d < 0
+		}
+	}
+	return a.slot < b.slot
+}
+
+// compareFull compares the full keys of two items, one of which is being inserted.
+func (o *ordered) compareFull(a, b item) int {
+	if a.slot == o.slot {
+		rec, row := o.rows.Locate(b.slot)
+		return o.codec.CompareKey(o.key, rec, row)
+	}
+	rec, row := o.rows.Locate(a.slot)
+	return -o.codec.CompareKey(o.key, rec, row)
+}
+
+func (o *ordered) apply(b *batch) error {
+	o.collect(b)
+	o.sort(b.first)
+	for at := 0; at < len(o.items); at += insertStep {
+		o.insert(b.first, o.items[at:min(at+insertStep, len(o.items))])
+	}
+	o.publish(b.first + uint32(b.rows))
+	o.trim()
+	return nil
+}
+
+// trim drops scratch that an unusually large batch has left, and counts the rest.
+func (o *ordered) trim() {
+	o.key = nil
+	n := cap(o.words)*8 + cap(o.items)*int(unsafe.Sizeof(item{})) + cap(o.keys) + cap(o.ends)*8
+	if n > scratchMax {
+		o.words, o.items, o.keys, o.ends, n = nil, nil, nil, nil, 0
+	}
+	o.size.scratch.Store(int64(n))
+}
+
+// collect fills items, and keys where heads do not decide, from a batch.
+func (o *ordered) collect(b *batch) {
+	o.items = o.items[:0]
+	o.keys, o.ends = o.keys[:0], o.ends[:0]
+	if o.codec.Fixed() {
+		o.words = o.codec.Words(o.words[:0], b.rec)
+	}
+	nulls := o.codec.MayLeadNull(b.rec)
+	for row := range b.rows {
+		dead := b.dead != nil && b.dead.Value(row)
+		it := item{slot: b.first + uint32(row)}
+		if o.codec.Fixed() {
+			it.word, it.tag = o.words[row], complete|hasValue
+			if nulls && o.codec.LeadNull(b.rec, row) {
+				it.word, it.tag = o.codec.Word(b.rec, row), complete
+			}
+		} else {
+			if !dead {
+				start := len(o.keys)
+				o.keys = o.codec.AppendRow(o.keys, b.rec, row)
+				it.setHead(o.codec.Head(o.keys[start:]))
+			}
+			o.ends = append(o.ends, len(o.keys))
+		}
+		if !dead {
+			o.items = append(o.items, it)
+		}
+	}
+}
+
+// sort brings the batch into the order of the tree: neighbours go down the same
+// path, whose nodes and rows are in the processor's cache by then.
+func (o *ordered) sort(first uint32) {
+	slices.SortFunc(o.items, func(a, b item) int {
+		if d := cmp.Compare(a.tag&hasValue, b.tag&hasValue); d != 0 {
+			return d
+		}
+		if d := cmp.Compare(a.word, b.word); d != 0 {
+			return d
+		}
+		if a.tag&complete == 0 {
+			if d := bytes.Compare(o.rowKey(int(a.slot-first)), o.rowKey(int(b.slot-first))); d != 0 {
+				return d
+			}
+		}
+		return cmp.Compare(a.slot, b.slot)
+	})
+}
+
+func (it *item) setHead(h keys.Head) {
+	it.word = h.Word
+	if !h.Null {
+		it.tag |= hasValue
+	}
+	if h.Complete {
+		it.tag |= complete
+	}
+}
+
+func (o *ordered) insert(first uint32, items []item) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, it := range items {
+		if it.tag&complete == 0 {
+			o.slot = it.slot
+			o.key = o.rowKey(int(it.slot - first))
+		}
+		o.tree.SetHint(it, &o.hint)
+	}
+	o.size.observe(o.tree)
+}
+
+// rowKey is the encoded key of a row of the batch.
+func (o *ordered) rowKey(row int) []byte {
+	start := 0
+	if row > 0 {
+		start = o.ends[row-1]
+	}
+	return o.keys[start:o.ends[row]]
+}
+
+// publish ends a batch: the tree has all slots below next.
+func (o *ordered) publish(next uint32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.next = next
+	if r := o.root.Load(); r != nil {
+		if r.used.Load() {
+			o.root.Store(&root{tree: o.tree.Copy(), next: next})
+		} else {
+			o.root.Store(nil)
+		}
+	}
+}
+
+// at is an immutable tree with all slots below bound.
+func (o *ordered) at(bound uint32) *btree.BTreeG[item] {
+	if r := o.root.Load(); r != nil && r.next >= bound {
+		if !r.used.Load() {
+			r.used.Store(true)
+		}
+		return r.tree
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r := o.root.Load(); r != nil && r.next >= bound {
+		r.used.Store(true)
+		return r.tree
+	}
+	r := &root{tree: o.tree.Copy(), next: o.next}
+	r.used.Store(true)
+	o.root.Store(r)
+	return r.tree
+}
+
+func (o *ordered) bytes() int64 { return o.size.bytes() }

@@ -1,0 +1,149 @@
+package index
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// primary is the primary key of one memtable: an append-only hash from a key to
+// the slot of its newest version, from which versions chain to older ones. Keys
+// are not stored: they are compared, exactly, in the Arrow columns.
+//
+// It keeps the versions' links too, since it alone knows which row supersedes
+// which.
+type primary struct {
+	spec     *Spec
+	rows     Rows
+	versions *versions
+	shards   [shards]shard
+	cells    atomic.Int64 // over all shards
+
+	// The writer's scratch.
+	words []uint64
+	enc   []byte
+
+	// found is scratch for readers that encode a key.
+	found sync.Pool
+}
+
+func newPrimary(s *Spec, rows Rows, v *versions) *primary {
+	p := &primary{spec: s, rows: rows, versions: v}
+	p.found.New = func() any { return new([]byte) }
+	for i := range p.shards {
+		n := firstCells(i)
+		p.shards[i].tab.Store(&table{cells: make([]uint64, n)})
+		p.cells.Add(int64(n))
+	}
+	return p
+}
+
+func (p *primary) apply(b *batch) error {
+	p.versions.grow(uint64(b.first) + uint64(b.rows))
+	if p.spec.key.Fixed() {
+		p.words = p.spec.key.Words(p.words[:0], b.rec)
+		for row, w := range p.words {
+			p.insert(b, row, p.spec.hashWord(w))
+		}
+		return nil
+	}
+	for row := range b.rows {
+		p.enc = p.spec.key.AppendRow(p.enc[:0], b.rec, row)
+		p.insert(b, row, p.spec.hashBytes(p.enc))
+	}
+	return nil
+}
+
+// insert makes the row the newest version of its key, whose hash is given.
+func (p *primary) insert(b *batch, row int, hash uint64) {
+	slot := b.first + uint32(row)
+	if b.dead != nil && b.dead.Value(row) {
+		p.versions.bury(slot)
+	}
+	sh := &p.shards[hash>>(64-shardBits)]
+	t, fp := sh.tab.Load(), fingerprint(hash)
+	i := t.home(fp)
+	for ; t.cells[i] != 0; i = t.next(i) {
+		c := t.cells[i]
+		if uint32(c>>32) != fp {
+			continue
+		}
+		if old := uint32(c) - 1; p.sameKey(b, row, old) {
+			p.versions.supersede(slot, old)
+			t.store(i, fp, slot)
+			return
+		}
+	}
+	if sh.full(t) {
+		before := len(t.cells)
+		t = sh.grow()
+		p.cells.Add(int64(len(t.cells) - before))
+		for i = t.home(fp); t.cells[i] != 0; {
+			i = t.next(i)
+		}
+	}
+	t.store(i, fp, slot)
+	sh.used++
+}
+
+// sameKey compares the key of a row of the batch with that of a slot, which may
+// be in the same batch.
+func (p *primary) sameKey(b *batch, row int, old uint32) bool {
+	rec, at := b.rec, int(old-b.first)
+	if old < b.first {
+		rec, at = p.rows.Locate(old)
+	}
+	if p.spec.key.Fixed() {
+		return p.spec.key.Word(rec, at) == p.words[row]
+	}
+	return p.spec.key.CompareKey(p.enc, rec, at) == 0
+}
+
+// find is the newest slot below the bound with the key.
+func (p *primary) find(k *Key, bound uint32) (uint32, bool) {
+	t, fp := p.shards[k.hash>>(64-shardBits)].tab.Load(), fingerprint(k.hash)
+	for i := t.home(fp); ; i = t.next(i) {
+		c := t.load(i)
+		if c == 0 {
+			return 0, false
+		}
+		if uint32(c>>32) != fp {
+			continue
+		}
+		// All versions of a chain have one key, so the walk to the bound comes
+		// first: only rows below it are looked at.
+		slot, ok := uint32(c)-1, true
+		for ok && slot >= bound {
+			slot, ok = p.versions.older(slot)
+		}
+		if !ok {
+			continue
+		}
+		rec, row := p.rows.Locate(slot)
+		if p.spec.key.Fixed() {
+			if p.spec.key.Word(rec, row) == k.word {
+				return slot, true
+			}
+		} else if p.spec.key.CompareKey(k.bytes, rec, row) == 0 {
+			return slot, true
+		}
+	}
+}
+
+// findRow is find for the key of a row.
+func (p *primary) findRow(rec arrow.RecordBatch, row int, bound uint32) (uint32, bool) {
+	if p.spec.key.Fixed() {
+		w := p.spec.key.Word(rec, row)
+		return p.find(&Key{word: w, hash: p.spec.hashWord(w)}, bound)
+	}
+	buf := p.found.Get().(*[]byte)
+	defer p.found.Put(buf)
+	*buf = p.spec.key.AppendRow((*buf)[:0], rec, row)
+	return p.find(&Key{bytes: *buf, hash: p.spec.hashBytes(*buf)}, bound)
+}
+
+func (p *primary) bytes() int64 {
+	const perShard = 64 // the shard and its table's header
+	return p.cells.Load()*8 + p.versions.total.Load() + shards*perShard
+}

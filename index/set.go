@@ -1,0 +1,287 @@
+package index
+
+import (
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
+)
+
+// Rows gives the rows of one memtable by slot. Locate must answer, without
+// locks, for every slot of a batch from the moment that the batch is passed to
+// Apply, and as long as the Set is in use. The batch is lent.
+type Rows interface {
+	Locate(slot uint32) (rec arrow.RecordBatch, row int)
+}
+
+// Set is the indexes of one memtable. One goroutine calls Apply and Fail; all
+// other methods are safe for concurrent use beside it, and take no lock (Range
+// takes one for a moment when the writer has moved on since the last one).
+type Set struct {
+	spec     *Spec
+	rows     Rows
+	versions *versions // nil: append-only, every row below the bound is live
+	primary  *primary  // nil: append-only
+	members  []*member // the primary key first, if there is one
+	byName   map[string]*member
+
+	// applied ≤ next of every member that has not failed.
+	applied atomic.Uint32
+}
+
+// member is one index of the set.
+type member struct {
+	name   string
+	impl   kind
+	next   uint32 // slots below it were applied; the applying goroutine's
+	broken error  // of the apply that went wrong; the applying goroutine's
+	failed atomic.Pointer[FailedError]
+}
+
+// batch is a batch on its way through Apply.
+type batch struct {
+	rec   arrow.RecordBatch
+	first uint32
+	rows  int
+	dead  *array.Boolean // the tombstone column; nil: no row of the batch is one
+}
+
+// NewSet returns the empty indexes of a memtable. Its memory is freed when the
+// last reference to it goes.
+func (s *Spec) NewSet(rows Rows) *Set {
+	set := &Set{spec: s, rows: rows, byName: make(map[string]*member, len(s.kinds)+1)}
+	if s.key != nil {
+		set.versions = new(versions)
+		set.primary = newPrimary(s, rows, set.versions)
+		set.add(PrimaryKey, set.primary)
+	}
+	for _, k := range s.kinds {
+		set.add(k.config().IndexName(), k.make(set))
+	}
+	return set
+}
+
+func (s *Set) add(name string, k kind) {
+	m := &member{name: name, impl: k}
+	s.members = append(s.members, m)
+	s.byName[name] = m
+}
+
+// Spec is what the set was made from.
+func (s *Set) Spec() *Spec { return s.spec }
+
+// Applied is the number of slots that every index has taken. It moves once per
+// batch, after the last index. Bounds of searches are at most this.
+func (s *Set) Applied() uint32 { return s.applied.Load() }
+
+// parallelRows is the work, in rows times indexes, from which starting
+// goroutines (about a microsecond each) costs little beside it.
+const parallelRows = 1024
+
+// Apply adds a batch of the storage schema, whose first row has the slot
+// firstSlot: the number of slots applied so far. The batch must have passed
+// Check and stays the caller's.
+//
+// An index that fails, or panics, is named by the *ApplyError returned; the batch
+// then does not count as applied. It cannot be undone: either the set is given
+// up, or the index is marked with Fail and the same batch is applied again, which
+// skips the indexes that have taken it already. The primary key cannot be done
+// without.
+func (s *Set) Apply(rec arrow.RecordBatch, firstSlot uint32) error {
+	rows := rec.NumRows()
+	end := uint64(firstSlot) + uint64(rows)
+	if applied := s.applied.Load(); firstSlot != applied {
+		return &ApplyError{Index: "all", Err: fmt.Errorf("batch at slot %d, expected %d", firstSlot, applied)}
+	}
+	if end > MaxSlots {
+		return &ApplyError{Index: "all", Err: &CapacityError{Slots: end}}
+	}
+	todo, err := s.due(uint32(end))
+	if err != nil {
+		return err
+	}
+	b := &batch{rec: rec, first: firstSlot, rows: int(rows), dead: s.tombstones(rec)}
+	if err := applyAll(todo, b); err != nil {
+		return err
+	}
+	s.applied.Store(uint32(end))
+	return nil
+}
+
+// due lists the members that have to take a batch ending at slot end.
+func (s *Set) due(end uint32) ([]*member, error) {
+	todo := make([]*member, 0, 8)
+	for _, m := range s.members {
+		failed := m.failed.Load() != nil
+		if m.broken != nil && (!failed || m.name == PrimaryKey) {
+			return nil, m.broken
+		}
+		if failed && m.name == PrimaryKey {
+			return nil, &ApplyError{Index: m.name, Err: m.failed.Load()}
+		}
+		if !failed && m.next < end {
+			todo = append(todo, m)
+		}
+	}
+	return todo, nil
+}
+
+// applyAll gives a batch to every member; the first failure, in the members'
+// order, is returned after all have ended.
+func applyAll(todo []*member, b *batch) error {
+	if len(todo) < 2 || b.rows*len(todo) < parallelRows {
+		for _, m := range todo {
+			m.apply(b)
+		}
+	} else {
+		var wg sync.WaitGroup
+		for _, m := range todo[1:] {
+			wg.Go(func() { m.apply(b) })
+		}
+		todo[0].apply(b)
+		wg.Wait()
+	}
+	for _, m := range todo {
+		if m.broken != nil {
+			return m.broken
+		}
+	}
+	return nil
+}
+
+func (m *member) apply(b *batch) {
+	defer func() {
+		if v := recover(); v != nil {
+			m.broken = &ApplyError{Index: m.name, Err: &PanicError{Value: v, Stack: debug.Stack()}}
+		}
+	}()
+	if err := m.impl.apply(b); err != nil {
+		m.broken = &ApplyError{Index: m.name, Err: err}
+		return
+	}
+	m.next = b.first + uint32(b.rows)
+}
+
+// tombstones is the tombstone column if any row of the batch is one.
+func (s *Set) tombstones(rec arrow.RecordBatch) *array.Boolean {
+	if s.spec.tombstone < 0 || rec.NumRows() == 0 {
+		return nil
+	}
+	col := rec.Column(s.spec.tombstone).(*array.Boolean)
+	bits := col.Data().Buffers()[1]
+	if bitutil.CountSetBits(bits.Bytes(), col.Offset(), col.Len()) == 0 {
+		return nil
+	}
+	return col
+}
+
+// Live tells whether the row is one that a reader with this bound sees: below
+// the bound, not superseded below it, and no tombstone. bound ≤ Applied().
+func (s *Set) Live(slot, bound uint32) bool {
+	if s.versions == nil {
+		return slot < bound
+	}
+	return s.versions.live(slot, bound)
+}
+
+// Lookup is the newest slot below the bound with the key, tombstones included:
+// Live tells them apart. bound ≤ Applied(). Append-only tables have no keys.
+func (s *Set) Lookup(k Key, bound uint32) (slot uint32, ok bool) {
+	if s.primary == nil {
+		return 0, false
+	}
+	return s.primary.find(&k, bound)
+}
+
+// LookupRow is Lookup for the primary key of a row of any batch of the storage
+// schema that has passed Check.
+func (s *Set) LookupRow(rec arrow.RecordBatch, row int, bound uint32) (slot uint32, ok bool) {
+	if s.primary == nil {
+		return 0, false
+	}
+	return s.primary.findRow(rec, row, bound)
+}
+
+// Bytes is the heap that the indexes hold, without the rows. Memory that only
+// running searches keep alive does not count.
+func (s *Set) Bytes() int64 {
+	var n int64
+	for _, m := range s.members {
+		n += m.impl.bytes()
+	}
+	return n
+}
+
+// Fail marks an index as failed: Apply skips it from now on and its searches
+// return a *FailedError with err; other indexes go on. The first failure stays.
+// For the primary key, every later Apply fails.
+func (s *Set) Fail(name string, err error) error {
+	m := s.byName[name]
+	if m == nil {
+		return &NoIndexError{Index: name, Kind: "configured"}
+	}
+	m.failed.CompareAndSwap(nil, &FailedError{Index: name, Err: err})
+	return nil
+}
+
+// Failed is the *FailedError of an index, nil while it works, or a *NoIndexError.
+func (s *Set) Failed(name string) error {
+	m := s.byName[name]
+	if m == nil {
+		return &NoIndexError{Index: name, Kind: "configured"}
+	}
+	if f := m.failed.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+// Range gives the live slots below the bound in an index's order; see Range for
+// what lies in a range. Rows with equal keys come in slot order, reversed with
+// the rest. The sequence can be run several times, also beside writers, and
+// always gives the same slots. bound ≤ Applied().
+func (s *Set) Range(name string, r Range, bound uint32) (iter.Seq[uint32], error) {
+	o, scan, err := s.scan(name, r, bound)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(uint32) bool) { o.run(scan, yield) }, nil
+}
+
+// RangeKeys is Range with the encoded index key of each row, for merging ranges
+// of several sets by bytes.Compare. A key is valid until the next step.
+func (s *Set) RangeKeys(name string, r Range, bound uint32) (iter.Seq2[[]byte, uint32], error) {
+	o, scan, err := s.scan(name, r, bound)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func([]byte, uint32) bool) {
+		var key []byte
+		o.run(scan, func(slot uint32) bool {
+			rec, row := s.rows.Locate(slot)
+			key = o.codec.AppendRow(key[:0], rec, row)
+			return yield(key, slot)
+		})
+	}, nil
+}
+
+func (s *Set) scan(name string, r Range, bound uint32) (*ordered, *scan, error) {
+	m := s.byName[name]
+	if m == nil {
+		return nil, nil, &NoIndexError{Index: name, Kind: KindOrdered}
+	}
+	o, ok := m.impl.(*ordered)
+	if !ok {
+		return nil, nil, &NoIndexError{Index: name, Kind: KindOrdered}
+	}
+	if f := m.failed.Load(); f != nil {
+		return nil, nil, f
+	}
+	sc, err := newScan(o.codec, r, min(bound, s.Applied()))
+	return o, sc, err
+}

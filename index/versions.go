@@ -1,0 +1,88 @@
+package index
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// MaxSlots is the number of rows that a memtable can have at most: slots are
+// stored plus one in 32 bits, 0 meaning none.
+const MaxSlots = 1<<32 - 2
+
+// versions links the versions of each key. Both links of a slot lie side by side,
+// since an upsert writes the one of its slot and the other of its predecessor.
+//
+//   - who writes: the goroutine that applies batches;
+//   - who reads: anybody, without locks, slots that it learned of through an
+//     atomic (the applied count, or a cell of the primary key);
+//   - what is published when: a chunk, before any slot in it; prev[new], before
+//     the cell that names new; sup[old], before the applied count passes new.
+//
+// A link is written once, from 0 to its value, so a reader that misses the write
+// of a newer row sees "none" and a reader that sees it compares it with its bound:
+// both answer the same below the bound.
+type versions struct {
+	dir   atomic.Pointer[[]*chunk]
+	total atomic.Int64
+}
+
+const (
+	chunkBits = 12
+	chunkRows = 1 << chunkBits
+)
+
+type chunk [chunkRows]links
+
+type links struct {
+	sup  uint32 // slot that superseded this one, plus one; itself for a tombstone
+	prev uint32 // slot of the next older version, plus one
+}
+
+// grow makes room for slots below n.
+func (v *versions) grow(n uint64) {
+	var dir []*chunk
+	if d := v.dir.Load(); d != nil {
+		dir = *d
+	}
+	if uint64(len(dir))<<chunkBits >= n {
+		return
+	}
+	for uint64(len(dir))<<chunkBits < n {
+		// Readers hold shorter slices of the same array: an append in place
+		// writes where none of them looks.
+		dir = append(dir, new(chunk))
+	}
+	v.dir.Store(&dir)
+	v.total.Store(int64(len(dir))*int64(unsafe.Sizeof(chunk{})) + int64(cap(dir))*8)
+}
+
+func (v *versions) at(slot uint32) *links {
+	return &(*v.dir.Load())[slot>>chunkBits][slot%chunkRows]
+}
+
+// live tells whether the row is the newest of its key at the bound, and no
+// tombstone.
+func (v *versions) live(slot, bound uint32) bool {
+	if slot >= bound {
+		return false
+	}
+	sup := atomic.LoadUint32(&v.at(slot).sup)
+	return sup == 0 || sup-1 >= bound
+}
+
+// older is the next older version of a slot's key.
+func (v *versions) older(slot uint32) (uint32, bool) {
+	prev := atomic.LoadUint32(&v.at(slot).prev)
+	return prev - 1, prev != 0
+}
+
+// supersede links a new version to the one before it.
+func (v *versions) supersede(slot, old uint32) {
+	atomic.StoreUint32(&v.at(slot).prev, old+1)
+	if l := v.at(old); l.sup == 0 { // a tombstone stays its own successor
+		atomic.StoreUint32(&l.sup, slot+1)
+	}
+}
+
+// bury marks a slot as a tombstone: live at no bound.
+func (v *versions) bury(slot uint32) { atomic.StoreUint32(&v.at(slot).sup, slot+1) }

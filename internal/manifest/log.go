@@ -1,0 +1,269 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memwal/memwal-go/objstore"
+)
+
+// Options of a Log. Nil and the zero value mean defaults.
+type Options struct {
+	// OwnershipCheckAfter is the longest time between sending the List that a
+	// commit was built on and processing its reply for which the reply alone is
+	// proof. After that another List has to confirm it. It must be far below the
+	// time for which versions are kept. The smaller one of this and the
+	// manifest's counts. Default 30 s: smaller makes a slow store pay a List for
+	// each commit, larger gains nothing.
+	OwnershipCheckAfter time.Duration
+	// Now is the clock; default time.Now. Readings with a monotonic part are
+	// compared by both parts, and the larger difference counts: the monotonic
+	// clock stops while a machine is suspended, the other may be set back.
+	Now func() time.Time
+	// Trace reports whether anything else in the shard's folder shows that
+	// memwal has written there. It is asked before a claim on a legacy manifest.
+	// Default: nothing else is looked at.
+	Trace func(context.Context) (bool, error)
+}
+
+const defaultOwnershipCheckAfter = 30 * time.Second
+
+func (o *Options) withDefaults() Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.OwnershipCheckAfter <= 0 {
+		c.OwnershipCheckAfter = defaultOwnershipCheckAfter
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Trace == nil {
+		c.Trace = func(context.Context) (bool, error) { return false, nil }
+	}
+	return c
+}
+
+// Log is the sequence of a shard's manifest versions in a store. It is safe for
+// concurrent use and holds no resources.
+type Log struct {
+	store objstore.Writer
+	dir   string // ends with a slash
+	o     Options
+
+	// latest is the newest version that was ever read or committed through
+	// this handle. It only grows: see publish.
+	latest atomic.Pointer[Manifest]
+}
+
+// New returns the log in the folder dir of the store. o may be nil.
+func New(store objstore.Writer, dir string, o *Options) *Log {
+	if dir != "" && !strings.HasSuffix(dir, "/") {
+		dir += "/"
+	}
+	return &Log{store: store, dir: dir, o: o.withDefaults()}
+}
+
+// Latest returns the newest version that was read or committed through this
+// handle, without a request; nil if there was none. It proves nothing about now.
+func (l *Log) Latest() *Manifest { return l.latest.Load() }
+
+// publish makes m the latest unless a newer one is known: a slow reply must not
+// bring an older version back.
+func (l *Log) publish(m *Manifest) {
+	for {
+		old := l.latest.Load()
+		if old != nil && old.Version >= m.Version {
+			return
+		}
+		if l.latest.CompareAndSwap(old, m) {
+			return
+		}
+	}
+}
+
+// relists bounds how often a List is repeated because the version that it
+// showed as the newest was gone when it was read. That takes a recycler that is
+// as fast as we are, each time.
+const relists = 8
+
+// Newest returns the newest version, or nil if there is none. Every failed
+// request is an error.
+func (l *Log) Newest(ctx context.Context) (*Manifest, error) {
+	for range relists {
+		m, again, err := l.newestOnce(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if again {
+			continue
+		}
+		if m != nil {
+			l.publish(m)
+		}
+		return m, nil
+	}
+	return nil, fmt.Errorf("manifest: find the newest version in %q: versions vanish as fast as they are listed", l.dir)
+}
+
+func (l *Log) newestOnce(ctx context.Context) (m *Manifest, again bool, err error) {
+	sent := l.o.Now()
+	versions, err := l.versions(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	var top uint64
+	if n := len(versions); n > 0 {
+		top = versions[n-1]
+		m, err = l.read(ctx, top)
+		if errors.Is(err, objstore.ErrNotExist) {
+			return nil, true, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	for {
+		// Only "absent" ends the search. Taking a failure for it would build on an
+		// outdated version, or tell a fenced writer that it is not.
+		next, err := l.read(ctx, top+1)
+		if errors.Is(err, objstore.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		m, top = next, top+1
+	}
+	if m != nil {
+		m.listSent, m.oldest = sent, suffixStart(versions, top)
+	}
+	return m, false, nil
+}
+
+// versions returns the versions that a complete List shows, in order.
+func (l *Log) versions(ctx context.Context) ([]uint64, error) {
+	var versions []uint64
+	for obj, err := range l.store.List(ctx, l.dir) {
+		if err != nil {
+			return nil, fmt.Errorf("manifest: list versions in %q: %w", l.dir, err)
+		}
+		if v, ok := ParseName(strings.TrimPrefix(obj.Key, l.dir)); ok {
+			versions = append(versions, v)
+		}
+	}
+	slices.Sort(versions)
+	return slices.Compact(versions), nil
+}
+
+// suffixStart returns the lowest of the versions that reach up to top without a
+// gap. Versions that were found above the listed ones by probing are contiguous.
+func suffixStart(versions []uint64, top uint64) uint64 {
+	start := top
+	if n := len(versions); n > 0 {
+		start = versions[n-1]
+	}
+	for i := len(versions) - 2; i >= 0 && versions[i] == start-1; i-- {
+		start = versions[i]
+	}
+	return start
+}
+
+// read reads one version.
+func (l *Log) read(ctx context.Context, version uint64) (*Manifest, error) {
+	data, err := l.store.Get(ctx, l.dir+Name(version))
+	if err != nil {
+		return nil, fmt.Errorf("manifest: read version %d: %w", version, err)
+	}
+	m, err := Decode(data)
+	if err != nil {
+		var corrupt *CorruptError
+		if errors.As(err, &corrupt) {
+			corrupt.Version = version
+		}
+		return nil, err
+	}
+	if m.Version != version {
+		return nil, &CorruptError{Version: version, Reason: fmt.Sprintf("the object says that it is version %d", m.Version)}
+	}
+	return m, nil
+}
+
+// Check returns a [FencedError] unless the claim is in force. It reads the
+// newest version by a complete List.
+func (l *Log) Check(ctx context.Context, own Owner) error {
+	_, err := l.Owned(ctx, own)
+	return err
+}
+
+// Owned returns the newest version if the claim is in force, and otherwise a
+// [FencedError].
+func (l *Log) Owned(ctx context.Context, own Owner) (*Manifest, error) {
+	m, err := l.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return m, checkOwner(m, own)
+}
+
+func checkOwner(m *Manifest, own Owner) error {
+	switch {
+	case own.ClaimID.IsZero():
+		return fmt.Errorf("%w: no claim to act for", ErrInvalid)
+	case m == nil:
+		return fmt.Errorf("%w, but epoch %d was claimed: somebody deleted it", ErrNotFound, own.Epoch)
+	case m.Owner() == own:
+		return nil
+	}
+	fenced := &FencedError{Ours: own, Theirs: m.Owner()}
+	if m.Legacy {
+		return fmt.Errorf("%w: %w", ErrForeignWriter, fenced)
+	}
+	return fenced
+}
+
+// foreignReaders is how many old versions are read at a time.
+const foreignReaders = 8
+
+// CheckForeign returns [ErrForeignWriter] if the newest version is a legacy one
+// and any older version, or Options.Trace, shows that memwal has written to the
+// shard. It reads all versions that are kept.
+func (l *Log) CheckForeign(ctx context.Context, newest *Manifest) error {
+	if newest == nil || !newest.Legacy {
+		return nil
+	}
+	trace, err := l.o.Trace(ctx)
+	if err != nil {
+		return fmt.Errorf("manifest: look for traces of memwal: %w", err)
+	}
+	if trace {
+		return fmt.Errorf("%w: version %d; the shard's folder has traces of memwal", ErrForeignWriter, newest.Version)
+	}
+	versions, err := l.versions(ctx)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(foreignReaders)
+	for _, v := range slices.Backward(versions) {
+		g.Go(func() error {
+			m, err := l.read(gctx, v)
+			if errors.Is(err, objstore.ErrNotExist) {
+				return nil // recycled meanwhile
+			}
+			if err == nil && !m.Legacy {
+				err = fmt.Errorf("%w: version %d; version %d had them", ErrForeignWriter, newest.Version, v)
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}

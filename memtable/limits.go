@@ -1,0 +1,113 @@
+package memtable
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/memwal/memwal-go/index"
+)
+
+// MaxRows is the number of rows that a memtable can hold, whatever its limits: slots are 32 bits wide.
+const MaxRows = index.MaxSlots
+
+// Size is what one batch adds to a memtable.
+type Size struct {
+	Window int64 // bytes that its rows span
+	Pinned int64 // bytes of the buffers it keeps alive, which a slice shares with the batch it was cut from; >= Window as a rule
+	Rows   int64
+}
+
+// Usage is what a memtable holds.
+type Usage struct {
+	Window  int64
+	Pinned  int64
+	Index   int64 // bytes of the index set, as far as rows were applied
+	Rows    uint32
+	Batches int
+	Since   time.Time // when the oldest row came; zero when there is none
+}
+
+// Limits say when a memtable is full. Zero means no limit.
+type Limits struct {
+	WindowBytes int64
+	PinnedBytes int64
+	IndexBytes  int64
+	Rows        uint32
+	Batches     int
+	Age         time.Duration // of the oldest row
+}
+
+// Reason names the limit that was met.
+type Reason string
+
+// The reasons. ByNothing is the zero value.
+const (
+	ByNothing     Reason = ""
+	ByWindowBytes Reason = "WindowBytes"
+	ByPinnedBytes Reason = "PinnedBytes"
+	ByIndexBytes  Reason = "IndexBytes"
+	ByRows        Reason = "Rows"
+	ByBatches     Reason = "Batches"
+	ByAge         Reason = "Age"
+)
+
+// LimitError says that a batch cannot be stored in a memtable.
+type LimitError struct {
+	Limit Reason // which one
+	Have  int64  // what the batch would need
+	Max   int64  // what there may be
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("memtable: %s would be %d, the limit is %d", e.Limit, e.Have, e.Max)
+}
+
+// Exceeded tells which limit a memtable with usage u would be beyond if add were appended at now; with a zero add, whether it
+// is due to be sealed as it is. A memtable without rows is never full: a batch larger than a limit goes alone into its own memtable,
+// and no limit, not even one below what an empty index takes, can make a writer rotate for ever. The only bound on a batch
+// in an empty memtable is MaxRows, which Append enforces.
+func (l Limits) Exceeded(u Usage, add Size, now time.Time) Reason {
+	batches := min(add.Rows, 1)
+	switch {
+	case u.Rows == 0:
+		return ByNothing
+	case add.Rows > MaxRows-int64(u.Rows):
+		return ByRows
+	case l.Rows > 0 && add.Rows > int64(l.Rows)-int64(u.Rows):
+		return ByRows
+	case l.WindowBytes > 0 && add.Window > l.WindowBytes-u.Window:
+		return ByWindowBytes
+	case l.PinnedBytes > 0 && add.Pinned > l.PinnedBytes-u.Pinned:
+		return ByPinnedBytes
+	case l.IndexBytes > 0 && u.Index >= l.IndexBytes:
+		return ByIndexBytes // what the batch will add is not known before it is applied, so the last one may go beyond
+	case l.Batches > 0 && batches > int64(l.Batches)-int64(u.Batches):
+		return ByBatches
+	case u.Batches >= math.MaxUint32:
+		return ByBatches
+	case l.Age > 0 && now.Sub(u.Since) >= l.Age:
+		return ByAge
+	default:
+		return ByNothing
+	}
+}
+
+// Admit returns a *LimitError for a batch that is beyond a limit even in a memtable of its own, for callers who refuse such a batch instead of
+// letting it go alone.
+func (l Limits) Admit(add Size) error {
+	rows := int64(MaxRows)
+	if l.Rows > 0 {
+		rows = min(rows, int64(l.Rows))
+	}
+	switch {
+	case add.Rows > rows:
+		return &LimitError{Limit: ByRows, Have: add.Rows, Max: rows}
+	case l.WindowBytes > 0 && add.Window > l.WindowBytes:
+		return &LimitError{Limit: ByWindowBytes, Have: add.Window, Max: l.WindowBytes}
+	case l.PinnedBytes > 0 && add.Pinned > l.PinnedBytes:
+		return &LimitError{Limit: ByPinnedBytes, Have: add.Pinned, Max: l.PinnedBytes}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,84 @@
+package memwal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/memwal/memwal-go/memtable"
+)
+
+// Close makes every accepted row durable, stops the background tasks, and frees
+// the memory that open snapshots do not hold. It returns the first terminal
+// failure of the writer, if there was one. If ctx ends first, the rest is
+// aborted: rows that were not durable by then may or may not be found later.
+//
+// Calls after the first wait for it and return the same.
+func (w *Writer) Close(ctx context.Context) error {
+	defer runtime.KeepAlive(w)
+	c := w.c
+	c.ending.Do(func() {
+		c.endError = c.close(ctx)
+		close(c.ended)
+	})
+	return c.endError
+}
+
+// Abort stops the writer at once, from any state, without writing anything that
+// is not in flight already. Rows that were not durable may or may not be found
+// later. It is harmless after Close.
+func (w *Writer) Abort() error {
+	defer runtime.KeepAlive(w)
+	w.c.abort()
+	return nil
+}
+
+func (c *core) close(ctx context.Context) error {
+	c.mu.Lock()
+	c.mu.closing = true
+	c.freedLocked()
+	c.mu.Unlock()
+
+	end := c.cursors.Accepted()
+	c.flusher.Demand(end)
+	err := c.cursors.Register(memtable.LevelDurable, end).Wait(ctx)
+	if err == nil {
+		err = c.cursors.Register(memtable.LevelIndexed, end).Wait(ctx)
+	}
+	if err != nil {
+		var poisoned *PoisonedError
+		if !errors.As(err, &poisoned) {
+			err = fmt.Errorf("close: rows from %d to %d were not made durable: %w", c.cursors.Durable(), end, err)
+		}
+	}
+	c.cursors.Fail(errClosed)
+	c.teardown()
+	return err
+}
+
+// abort may be called at any time. If a Close is under way, its wait ends.
+func (c *core) abort() {
+	c.cursors.Fail(&PoisonedError{ErrAborted})
+	c.ending.Do(func() {
+		c.mu.Lock()
+		c.mu.closing = true
+		c.freedLocked()
+		c.mu.Unlock()
+		c.teardown()
+		close(c.ended)
+	})
+}
+
+// teardown joins the tasks and lets go of the memory. Nothing is appended and
+// nothing becomes visible any more: the cursors have failed.
+func (c *core) teardown() {
+	if c.aging != nil {
+		_ = c.aging.Stop(false) // its errors were the writer's
+	}
+	_ = c.flusher.Stop() // likewise: OnFail told them
+	_ = c.applier.Stop(false)
+	c.mu.Lock()
+	c.installLocked(nil)
+	c.mu.Unlock()
+}

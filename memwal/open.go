@@ -1,0 +1,222 @@
+package memwal
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/google/uuid"
+	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/internal/manifest"
+	"github.com/memwal/memwal-go/internal/schema"
+	"github.com/memwal/memwal-go/internal/wal"
+	"github.com/memwal/memwal-go/memtable"
+	"github.com/memwal/memwal-go/objstore"
+	"github.com/memwal/memwal-go/replay"
+)
+
+// Open makes the caller the writer of a shard, which it creates if it is not
+// there. A writer that was active until now, in this process or another one, is
+// fenced: what it has not had acknowledged by then, it never will. Rows that are
+// in the log are there again, indexed, when Open returns.
+//
+// store keeps the shard; it stays the caller's to close, after the writer. The
+// schema may differ from the one that the shard was last opened with: columns
+// can be added if they are nullable, dropped, renamed (by their field id), and
+// reordered.
+//
+// Whatever is wrong with the arguments is reported before anything is claimed,
+// all of it at once (ErrInvalid). Other errors are ErrSealed, ErrFenced if
+// another Open won, ErrForeignWriter, ErrHole, ErrCorrupt, and those of the store.
+func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (*Writer, error) {
+	start := time.Now()
+	opts := o.withDefaults()
+	c := &core{shard: shard, opts: opts, user: userSchema, logger: opts.Logger.With("shard", shard)}
+	if err := c.check(store); err != nil {
+		return nil, fmt.Errorf("open shard %v: %w", shard, err)
+	}
+	proof, tables, err := c.take(ctx, store)
+	if err != nil {
+		return nil, fmt.Errorf("open shard %v: %w", shard, err)
+	}
+	c.start(tables, proof)
+	c.opened.took = time.Since(start)
+	w := &Writer{c: c}
+	// A cleanup must not block the runtime's goroutine.
+	runtime.AddCleanup(w, func(c *core) { go c.abort() }, c)
+	return w, nil
+}
+
+// check refuses what is wrong whatever the shard holds.
+func (c *core) check(store objstore.Store) error {
+	if store == nil {
+		return invalid("store", fmt.Errorf("is nil: objstore.Open makes one"))
+	}
+	if c.shard == uuid.Nil {
+		return invalid("shard", fmt.Errorf("is the nil UUID: choose one, for example with uuid.New"))
+	}
+	if err := c.opts.validate(); err != nil {
+		return err
+	}
+	return c.bind(nil)
+}
+
+// bind derives from the options, and from the manifest's table if there is one,
+// how rows are stored and indexed.
+func (c *core) bind(cur *manifest.Manifest) error {
+	var prev *schema.Table
+	if cur != nil {
+		prev = &schema.Table{Schema: cur.Schema, PrimaryKey: cur.PrimaryKey, NextFieldID: cur.NextFieldID}
+	}
+	table, err := schema.Storage(c.user, c.opts.PrimaryKey, prev)
+	if err != nil {
+		return invalid("schema", err)
+	}
+	spec, err := index.Bind(table.Schema, columns(table.PrimaryKey), c.opts.Indexes)
+	if err != nil {
+		return invalid("indexes", err)
+	}
+	shaper, err := schema.NewShaper(c.user, table)
+	if err != nil {
+		return invalid("schema", err)
+	}
+	c.table, c.spec, c.indexed, c.shaper = table, spec, spec, shaper
+	if c.opts.WALOnly {
+		c.indexed = nil
+	}
+	c.limits = memtable.Limits{
+		WindowBytes: c.opts.MaxMemtableBytes, PinnedBytes: 2*c.opts.MaxMemtableBytes + maxBatchBytes,
+		IndexBytes: c.opts.MaxMemtableBytes, Rows: uint32(c.opts.MaxMemtableRows), Batches: c.opts.MaxMemtableBatches,
+		Age: c.opts.MaxMemtableAge,
+	}
+	c.level = memtable.LevelVisible
+	if c.opts.Visibility == VisibleIndexed {
+		c.level = memtable.LevelIndexed
+	}
+	return nil
+}
+
+func columns(names []string) []index.Column {
+	var cols []index.Column
+	for _, n := range names {
+		cols = append(cols, index.Column{Name: n})
+	}
+	return cols
+}
+
+// shardIO is the store of one shard, with retries and counters.
+type shardIO struct {
+	store    objstore.Writer
+	counters *objstore.Counters
+	dirs     layout
+	log      *manifest.Log
+	opts     Options
+}
+
+func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
+	counters := new(objstore.Counters)
+	// Nothing here can delete: only recycling is handed a store that does.
+	counted := objstore.WithRetry(objstore.WithCounters(store, counters), o.Retry)
+	dirs := layoutOf(shard)
+	return shardIO{
+		store: counted, counters: counters, dirs: dirs, opts: o,
+		log: manifest.New(counted, dirs.manifest, &manifest.Options{OwnershipCheckAfter: o.OwnershipCheckAfter}),
+	}
+}
+
+func (io shardIO) takeover() *takeover {
+	return &takeover{
+		store: io.store, dirs: io.dirs, log: io.log, budget: io.opts.ReplayBytes,
+		mem: io.opts.Allocator, logger: io.opts.Logger,
+	}
+}
+
+// take makes us the owner and loads the log. It returns the memtables, which
+// the caller owns.
+func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time, tables []*memtable.Memtable, err error) {
+	io := ioOf(store, c.shard, c.opts)
+	c.store, c.counters, c.log = io.store, io.counters, io.log
+	if err := objstore.Probe(ctx, io.store, io.dirs.probe); err != nil {
+		return proof, nil, err
+	}
+	var loader *replay.Loader
+	defer func() {
+		if loader != nil {
+			loader.Close()
+		}
+	}()
+	start := time.Now()
+	got, err := io.takeover().run(ctx, plan{
+		next: c.claim,
+		load: func(claimed *manifest.Manifest) (func(*replay.Step) error, error) {
+			if loader != nil {
+				loader.Close()
+			}
+			loader = c.loader(claimed)
+			return loader.Add, nil
+		},
+	})
+	if err != nil {
+		return proof, nil, err
+	}
+	c.owner = got.manifest.Owner()
+	c.opened.tail = got.tail
+	c.opened.replay = Replay{Loaded: loader.Loaded(), Duration: time.Since(start)}
+	return got.proof, loader.Tables(), nil
+}
+
+// loader rebuilds memtables from the log.
+func (c *core) loader(m *manifest.Manifest) *replay.Loader {
+	return replay.NewLoader(replay.LoaderConfig{
+		Schema: c.table.Schema, From: m.RowsFloor(), NewTable: c.newTable, Limits: c.limits,
+		OnIndexError: func(m *memtable.Memtable, err error) {
+			c.logger.Error("an index failed in replay; its searches return the error until the shard is opened again",
+				"generation", m.Generation(), "error", err)
+		},
+	})
+}
+
+// claim builds the manifest that makes us the writer.
+func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
+	next := &manifest.Manifest{ShardID: c.shard, Generation: 1}
+	if cur != nil {
+		if cur.Status == manifest.Sealed {
+			return nil, fmt.Errorf("%w: UnsealShard opens it again", ErrSealed)
+		}
+		next = cur.Clone()
+	}
+	if err := c.bind(cur); err != nil {
+		return nil, err
+	}
+	next.Schema, next.PrimaryKey, next.NextFieldID = c.table.Schema, c.table.PrimaryKey, c.table.NextFieldID
+	next.Indexes = indexSpecs(c.opts.Indexes)
+	next.MaxInFlight = max(next.MaxInFlight, uint64(c.opts.MaxInFlight))
+	next.OwnershipCheckAfter = max(next.OwnershipCheckAfter, c.opts.OwnershipCheckAfter)
+	next.FenceRetention = max(next.FenceRetention, c.opts.FenceRetention)
+	if least := time.Duration(next.MaxInFlight+2)*next.OwnershipCheckAfter + clockSkew; next.FenceRetention <= least {
+		return nil, &OptionError{"FenceRetention", next.FenceRetention,
+			fmt.Sprintf("more than %v: earlier writers of this shard ran with MaxInFlight up to %d and OwnershipCheckAfter up to %v",
+				least, next.MaxInFlight, next.OwnershipCheckAfter)}
+	}
+	if _, ok := next.Floor(manifest.PlaneRows); !ok {
+		next.SetFloor(manifest.Floor{Plane: manifest.PlaneRows, Kind: manifest.Snapshot, Tuple: wal.Start()})
+	}
+	return next, nil
+}
+
+// indexSpecs is what the manifest says about indexes.
+func indexSpecs(configs []index.Config) []manifest.IndexSpec {
+	var specs []manifest.IndexSpec
+	for _, cfg := range configs {
+		s := manifest.IndexSpec{Name: cfg.IndexName(), Kind: cfg.Kind()}
+		if o, ok := cfg.(index.Ordered); ok {
+			for _, col := range o.Columns {
+				s.Columns = append(s.Columns, manifest.Column{Name: col.Name, FieldID: col.FieldID})
+			}
+		}
+		specs = append(specs, s)
+	}
+	return specs
+}

@@ -1,0 +1,218 @@
+package memwal
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/objstore"
+)
+
+// Visibility says when readers see a row, and with that when Put returns.
+type Visibility uint8
+
+const (
+	// VisibleDurable shows rows that are both indexed and durable. The default.
+	VisibleDurable Visibility = iota
+	// VisibleIndexed shows rows as soon as they are indexed, up to a flush
+	// interval before they are durable: a crash may take back what readers have
+	// seen. Flush makes everything accepted before it durable.
+	VisibleIndexed
+)
+
+// Compression names the body compression of WAL entries: Arrow IPC's own.
+type Compression string
+
+const (
+	CompressionNone Compression = ""
+	CompressionLZ4  Compression = "lz4"
+	CompressionZstd Compression = "zstd"
+)
+
+// The bounds of batches and entries that no option moves.
+const (
+	// maxBatchBytes is the largest batch: it becomes a WAL entry of its own,
+	// which is read whole in replay, and arrow-go's readers limit what they take.
+	maxBatchBytes = 64 << 20
+	// maxInFlight bounds the window that a reopen has to look through.
+	maxInFlight = 64
+)
+
+// Options holds what may be chosen about a shard. The zero value of a field,
+// and a nil *Options, mean the default.
+type Options struct {
+	// PrimaryKey names the key columns, in order. With a key, Put is an upsert
+	// and Delete works; without one, rows are only ever added. It cannot be
+	// changed once the shard exists.
+	PrimaryKey []string
+
+	// Indexes are the secondary indexes of memtables. They can be added and
+	// dropped from one Open to the next.
+	Indexes []index.Config
+
+	// Visibility says when readers see a row. Default: VisibleDurable.
+	Visibility Visibility
+
+	// FlushInterval is the least spacing between appends to the WAL that are
+	// started by time. It bounds cost: an object store charges for each put. The
+	// first write after a pause of an interval or more is appended at once.
+	// Default 100 ms (at list price some 130 dollars a month if a shard is
+	// written to without a pause): shorter costs more and gains latency only for
+	// callers that write again at once; longer makes them wait. Negative: no
+	// append is started by time, which VisibleDurable does not allow.
+	FlushInterval time.Duration
+
+	// FlushBytes of pending rows start an append before the interval has passed.
+	// Default 1 MiB: at list price half a cent a gigabyte. Smaller costs more;
+	// larger makes puts wait longer, and entries are made larger anyway when the
+	// store is slow.
+	FlushBytes int64
+
+	// MaxEntryBytes bounds a WAL entry of several batches. Default 16 MiB, which
+	// keeps a replay's reads in proportion; at most 64 MiB.
+	MaxEntryBytes int64
+
+	// MaxInFlight bounds the puts in flight at successive WAL positions. Default
+	// 4: enough to hide the latency of a store in its own region. More helps
+	// where latency is high and makes a reopen look through more positions.
+	MaxInFlight int
+
+	// Compression of the bodies of WAL entries. Default none: it costs CPU, and
+	// WAL entries are short-lived.
+	Compression Compression
+
+	// MaxMemtableBytes rotates the active memtable when its rows span so many
+	// bytes. Default 64 MiB; a larger one makes fewer, larger generations and a
+	// longer replay. No batch may be larger.
+	MaxMemtableBytes int64
+	// MaxMemtableRows rotates by rows. Default 8 million.
+	MaxMemtableRows int64
+	// MaxMemtableBatches rotates by batches. Default 1 million.
+	MaxMemtableBatches int
+	// MaxMemtableAge rotates a memtable that has rows by age, idle or not.
+	// Default: never.
+	MaxMemtableAge time.Duration
+
+	// MaxResidentBytes is the ceiling for rows and indexes in memory. Put waits
+	// while it would be passed. Default 4 GiB. Frozen memtables stay in memory,
+	// so this bounds what a shard can take between two opens, except with WALOnly.
+	MaxResidentBytes int64
+	// StallTimeout is how long Put waits under the ceiling without any memory
+	// being freed before it returns ErrBackpressure. Default 10 s.
+	StallTimeout time.Duration
+
+	// WALOnly keeps rows only until they are durable: no reads, no indexes.
+	WALOnly bool
+
+	// OwnershipCheckAfter is how long a proof that this writer owns the shard
+	// is trusted. Default 30 s. FenceRetention is how long fences are kept; it
+	// must exceed (MaxInFlight + 2) times OwnershipCheckAfter and ten minutes
+	// for the skew of clocks. Default 24 h.
+	OwnershipCheckAfter time.Duration
+	FenceRetention      time.Duration
+
+	// Retry bounds how transient failures of the store are retried. A put that
+	// still fails ends the writer.
+	Retry objstore.RetryOptions
+
+	// ReplayBytes bounds what a reopen fetches ahead. Default 64 MiB.
+	ReplayBytes int64
+
+	// Allocator serves what memwal allocates for Arrow data. Default:
+	// memory.DefaultAllocator.
+	Allocator memory.Allocator
+	// Logger gets what an operator must see. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// clockSkew is what FenceRetention must leave for the skew of clocks.
+const clockSkew = 10 * time.Minute
+
+// withDefaults returns a copy of o in which every unset field has its default.
+func (o *Options) withDefaults() Options {
+	var r Options
+	if o != nil {
+		r = *o
+	}
+	def(&r.FlushInterval, 100*time.Millisecond)
+	def(&r.FlushBytes, 1<<20)
+	def(&r.MaxEntryBytes, 16<<20)
+	def(&r.MaxInFlight, 4)
+	def(&r.MaxMemtableBytes, 64<<20)
+	def(&r.MaxMemtableRows, 8<<20)
+	def(&r.MaxMemtableBatches, 1<<20)
+	def(&r.MaxResidentBytes, 4<<30)
+	def(&r.StallTimeout, 10*time.Second)
+	def(&r.OwnershipCheckAfter, 30*time.Second)
+	def(&r.FenceRetention, 24*time.Hour)
+	def(&r.ReplayBytes, 64<<20)
+	if r.Allocator == nil {
+		r.Allocator = memory.DefaultAllocator
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	return r
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// OptionError is one option out of bounds. It matches ErrInvalid.
+type OptionError struct {
+	Field string
+	Value any
+	Bound string
+}
+
+func (e *OptionError) Error() string {
+	return fmt.Sprintf("option %s is %v, must be %s", e.Field, e.Value, e.Bound)
+}
+
+// Is makes errors.Is(err, ErrInvalid) true.
+func (e *OptionError) Is(target error) bool { return target == ErrInvalid }
+
+// validate reports every violation of o, joined. It changes nothing.
+func (o *Options) validate() error {
+	var errs []error
+	check := func(ok bool, field string, value any, bound string) {
+		if !ok {
+			errs = append(errs, &OptionError{field, value, bound})
+		}
+	}
+	check(o.Visibility <= VisibleIndexed, "Visibility", o.Visibility, "VisibleDurable or VisibleIndexed")
+	check(o.FlushInterval > 0 || o.Visibility == VisibleIndexed, "FlushInterval", o.FlushInterval,
+		"positive with VisibleDurable: a small lone put would wait for ever")
+	check(o.FlushInterval <= time.Hour, "FlushInterval", o.FlushInterval, "at most 1h")
+	check(o.FlushBytes > 0 && o.FlushBytes <= maxBatchBytes, "FlushBytes", o.FlushBytes, "from 1 to 64 MiB")
+	check(o.MaxEntryBytes > 0 && o.MaxEntryBytes <= maxBatchBytes, "MaxEntryBytes", o.MaxEntryBytes, "from 1 to 64 MiB")
+	check(o.MaxInFlight > 0 && o.MaxInFlight <= maxInFlight, "MaxInFlight", o.MaxInFlight, "from 1 to 64")
+	switch o.Compression {
+	case CompressionNone, CompressionLZ4, CompressionZstd:
+	default:
+		check(false, "Compression", o.Compression, `"", "lz4" or "zstd"`)
+	}
+	check(o.MaxMemtableBytes > 0, "MaxMemtableBytes", o.MaxMemtableBytes, "positive")
+	check(o.MaxMemtableRows > 0 && o.MaxMemtableRows <= 1<<31, "MaxMemtableRows", o.MaxMemtableRows, "from 1 to 2^31")
+	check(o.MaxMemtableBatches > 0, "MaxMemtableBatches", o.MaxMemtableBatches, "positive")
+	check(o.MaxMemtableAge >= 0, "MaxMemtableAge", o.MaxMemtableAge, "positive, or 0 for never")
+	check(o.MaxResidentBytes >= o.MaxMemtableBytes, "MaxResidentBytes", o.MaxResidentBytes, "at least MaxMemtableBytes")
+	check(o.StallTimeout > 0, "StallTimeout", o.StallTimeout, "positive")
+	check(!o.WALOnly || len(o.Indexes) == 0, "Indexes", len(o.Indexes), "empty with WALOnly: nothing is kept to be indexed")
+	check(!o.WALOnly || o.Visibility == VisibleDurable, "Visibility", o.Visibility, "VisibleDurable with WALOnly: rows are dropped once durable")
+	check(o.OwnershipCheckAfter > 0, "OwnershipCheckAfter", o.OwnershipCheckAfter, "positive")
+	if o.OwnershipCheckAfter > 0 && o.MaxInFlight > 0 {
+		least := time.Duration(o.MaxInFlight+2)*o.OwnershipCheckAfter + clockSkew
+		check(o.FenceRetention > least, "FenceRetention", o.FenceRetention,
+			fmt.Sprintf("more than (MaxInFlight + 2) * OwnershipCheckAfter + 10m = %v", least))
+	}
+	check(o.ReplayBytes > 0, "ReplayBytes", o.ReplayBytes, "positive")
+	return errors.Join(errs...)
+}

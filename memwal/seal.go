@@ -1,0 +1,54 @@
+package memwal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/memwal/memwal-go/internal/manifest"
+	"github.com/memwal/memwal-go/objstore"
+	"github.com/memwal/memwal-go/replay"
+)
+
+// SealShard closes a shard to writers: it stops the one that runs and makes
+// Open fail with ErrSealed, until UnsealShard. It returns once the running
+// writer cannot have anything acknowledged any more. Sealing a sealed shard
+// completes what an interrupted call may have left undone.
+func SealShard(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options) error {
+	return setStatus(ctx, store, shard, o, manifest.Sealed)
+}
+
+// UnsealShard opens a sealed shard to writers again. It fences, too: rows that a
+// writer had in flight when the shard was sealed do not turn up later.
+func UnsealShard(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options) error {
+	return setStatus(ctx, store, shard, o, manifest.Active)
+}
+
+func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options, status manifest.Status) error {
+	opts := o.withDefaults()
+	if err := opts.validate(); err != nil {
+		return err
+	}
+	io := ioOf(store, shard, opts)
+	_, err := io.takeover().run(ctx, plan{
+		sealed: true,
+		next: func(cur *manifest.Manifest) (*manifest.Manifest, error) {
+			if cur == nil {
+				return nil, invalid("seal", fmt.Errorf("the shard does not exist: Open creates it"))
+			}
+			next := cur.Clone()
+			next.Status = status
+			return next, nil
+		},
+		load: func(*manifest.Manifest) (func(*replay.Step) error, error) {
+			return func(s *replay.Step) error {
+				s.Entry.Release()
+				return nil
+			}, nil
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("make shard %v %v: %w", shard, status, err)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package memwal
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/memwal/memwal-go/memtable"
+)
+
+// Snapshot is a consistent view of the rows that were visible when it was taken:
+// it gives the same answers for its whole life, whatever the writer does
+// meanwhile, and after it was closed or has failed. It costs nothing to take,
+// and keeps the memory of what it shows: close it.
+//
+// Its methods are safe for concurrent use.
+type Snapshot struct {
+	c      *core
+	view   *view
+	bound  uint64
+	closed atomic.Bool
+}
+
+// Snapshot returns a view of the rows that are visible now.
+func (w *Writer) Snapshot() (*Snapshot, error) {
+	defer runtime.KeepAlive(w)
+	return w.c.snapshot(w.c.level)
+}
+
+// IndexedSnapshot returns a view of the rows that are indexed now, durable or
+// not. It is for the program that writes: to read what it has just written
+// without waiting for the log. What it shows may be gone after a crash.
+func (w *Writer) IndexedSnapshot() (*Snapshot, error) {
+	defer runtime.KeepAlive(w)
+	return w.c.snapshot(memtable.LevelIndexed)
+}
+
+func (c *core) snapshot(level memtable.Level) (*Snapshot, error) {
+	if err := c.state(); err != nil {
+		return nil, err
+	}
+	if c.opts.WALOnly {
+		return nil, fmt.Errorf("snapshot: %w: the writer was opened with WALOnly, so there is nothing to read", ErrNoMemtable)
+	}
+	v := c.acquireView()
+	if v == nil {
+		return nil, errClosed
+	}
+	c.snapshots.Add(1)
+	// The view first, then the bound: rows of a newer memtable that were
+	// accepted in between are cut off by the end of the view.
+	return &Snapshot{c: c, view: v, bound: min(c.cursors.At(level), v.end())}, nil
+}
+
+// Bound is the number of rows of the shard's history that the snapshot covers:
+// it shows nothing of the rows with this ordinal and above.
+func (s *Snapshot) Bound() uint64 { return s.bound }
+
+// Schema is the schema of what the snapshot returns.
+func (s *Snapshot) Schema() *arrow.Schema { return s.c.user }
+
+// Close lets go of the snapshot's memory, once its readers are released too.
+// Rows that it has lent must not be used after it. Calls after the first do
+// nothing.
+func (s *Snapshot) Close() {
+	if s.closed.CompareAndSwap(false, true) {
+		s.c.snapshots.Add(-1)
+		s.view.release()
+	}
+}
+
+// acquire pins the memory for one operation.
+func (s *Snapshot) acquire(ctx context.Context, op string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	if s.closed.Load() || !s.view.acquire() {
+		return fmt.Errorf("%s: %w: the snapshot was closed", op, ErrClosed)
+	}
+	return nil
+}
+
+// views lists what the snapshot covers of each memtable, oldest first.
+func (s *Snapshot) views() []memtable.View {
+	views := make([]memtable.View, 0, len(s.view.tables))
+	for _, m := range s.view.tables {
+		if v := m.View(s.bound); v.Bound() > 0 {
+			views = append(views, v)
+		}
+	}
+	return views
+}
+
+// ScanOptions say what a scan returns. The zero value means everything.
+type ScanOptions struct {
+	// Columns to return, in this order. Nil: all. Empty: none, only the number
+	// of rows in each batch counts.
+	Columns []string
+	// Limit is the number of rows after which the scan ends. 0: no limit.
+	Limit int64
+	// BatchRows is about how many rows a batch has, and at most. Default 8192.
+	BatchRows int64
+	// Ordinals adds the column _row_ordinal, uint64, at the end.
+	Ordinals bool
+}
+
+// Scan returns the live rows in the order of their ordinals: that in which
+// their newest versions were put. The caller releases the reader; until then it
+// holds the snapshot's memory.
+func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader, error) {
+	g, o, err := s.gatherer(o)
+	if err != nil {
+		return nil, err
+	}
+	return s.read(ctx, "scan", g, o, s.scan)
+}
+
+// All is Scan as an iterator. It lends each batch until the next step.
+func (s *Snapshot) All(ctx context.Context, o ScanOptions) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		r, err := s.Scan(ctx, o)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer r.Release()
+		for r.Next() {
+			if !yield(r.RecordBatch(), nil) {
+				return
+			}
+		}
+		if err := r.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// Count returns the number of live rows.
+func (s *Snapshot) Count(ctx context.Context) (int64, error) {
+	var n int64
+	for rec, err := range s.All(ctx, ScanOptions{Columns: []string{}}) {
+		if err != nil {
+			return 0, err
+		}
+		n += rec.NumRows()
+	}
+	return n, nil
+}
+
+// gatherer resolves the options of a read.
+func (s *Snapshot) gatherer(o ScanOptions) (*gatherer, ScanOptions, error) {
+	if o.Limit < 0 || o.BatchRows < 0 {
+		return nil, o, invalid("scan", fmt.Errorf("Limit is %d and BatchRows %d, must not be negative", o.Limit, o.BatchRows))
+	}
+	def(&o.BatchRows, 8192)
+	def(&o.Limit, int64(1)<<62)
+	user := s.c.user
+	g := &gatherer{mem: s.c.opts.Allocator, ordinals: o.Ordinals}
+	var fields []arrow.Field
+	if o.Columns == nil {
+		fields = slices.Clone(user.Fields())
+		for i := range fields {
+			g.columns = append(g.columns, i)
+		}
+	}
+	for i, name := range o.Columns {
+		at := user.FieldIndices(name)
+		if len(at) == 0 {
+			return nil, o, invalid("scan", fmt.Errorf("column %q is not in the schema", name))
+		}
+		if slices.Contains(o.Columns[:i], name) {
+			return nil, o, invalid("scan", fmt.Errorf("column %q is named twice", name))
+		}
+		// The storage schema has the user's columns in the user's order.
+		g.columns = append(g.columns, at[0])
+		fields = append(fields, user.Field(at[0]))
+	}
+	if o.Ordinals {
+		fields = append(fields, arrow.Field{Name: ordinalColumn, Type: arrow.PrimitiveTypes.Uint64})
+	}
+	meta := user.Metadata()
+	g.schema = arrow.NewSchema(fields, &meta)
+	return g, o, nil
+}

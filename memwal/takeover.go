@@ -1,0 +1,266 @@
+package memwal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/memwal/memwal-go/internal/manifest"
+	"github.com/memwal/memwal-go/internal/wal"
+	"github.com/memwal/memwal-go/objstore"
+	"github.com/memwal/memwal-go/replay"
+)
+
+// takeover makes somebody the owner of a shard: it claims the next epoch, walks
+// the log to its end, and puts the fence there. Open does it to write, SealShard
+// and UnsealShard to make sure that nobody else does.
+//
+// The order is what makes it safe:
+//
+//  1. Read the newest manifest and check everything against it. A doomed
+//     takeover fails here and disturbs nobody.
+//  2. Commit the claim. From here on no other writer's manifest commit lands.
+//  3. Walk the log to the first empty position and put the fence there. If
+//     something lands there first, it is an entry like any other: judge it and
+//     go on. Once the fence stands, no other writer's append is acknowledged.
+//  4. Read the manifest again. If somebody claimed after us, or the fence stands
+//     where the log was recycled already, it proves nothing.
+type takeover struct {
+	store  objstore.Writer
+	dirs   layout
+	log    *manifest.Log
+	budget int64
+	mem    memory.Allocator
+	logger *slog.Logger
+}
+
+// plan is what the taker wants of a shard.
+type plan struct {
+	// sealed lets it take over a sealed shard, too.
+	sealed bool
+	// next returns the manifest to commit, built on cur, which is nil for a new
+	// shard. It checks everything that can be checked.
+	next func(cur *manifest.Manifest) (*manifest.Manifest, error)
+	// load returns who is given the log's entries, from the floor upward. It is
+	// called once for each claim; the one before is then void.
+	load func(claimed *manifest.Manifest) (func(*replay.Step) error, error)
+}
+
+// taken is a shard taken over.
+type taken struct {
+	manifest *manifest.Manifest
+	tail     wal.Tuple // the fence
+	proof    time.Time // when the read was sent that confirmed it
+}
+
+// errStartOver means that the shard changed under us.
+var errStartOver = errors.New("the shard changed meanwhile")
+
+// maxTakeovers bounds how often a takeover starts over. Each time somebody else
+// has claimed the shard or moved its floors; that many in a row is a fight that
+// waiting for does not end.
+const maxTakeovers = 16
+
+func (t *takeover) run(ctx context.Context, p plan) (taken, error) {
+	var err error
+	for range maxTakeovers {
+		var got taken
+		got, err = t.once(ctx, p)
+		if !errors.Is(err, errStartOver) {
+			return got, err
+		}
+		t.logger.Warn("taking the shard over starts again", "reason", err)
+	}
+	return taken{}, fmt.Errorf("gave up after %d attempts: %w", maxTakeovers, err)
+}
+
+func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
+	cur, err := t.log.Newest(ctx)
+	if err != nil {
+		return taken{}, err
+	}
+	if err := t.precheck(ctx, cur); err != nil {
+		return taken{}, err
+	}
+	claim := t.log.Claim
+	if p.sealed {
+		claim = t.log.ClaimSealed
+	}
+	claimed, err := claim(ctx, func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		if versionOf(m) != versionOf(cur) {
+			return nil, fmt.Errorf("%w: manifest version %d followed %d", errStartOver, versionOf(m), versionOf(cur))
+		}
+		return p.next(m)
+	})
+	if err != nil {
+		return taken{}, err
+	}
+	visit, err := p.load(claimed)
+	if err != nil {
+		return taken{}, err
+	}
+	tail, err := t.walk(ctx, claimed, visit)
+	if err != nil {
+		return taken{}, err
+	}
+	return t.confirm(ctx, claimed, tail)
+}
+
+func versionOf(m *manifest.Manifest) uint64 {
+	if m == nil {
+		return 0
+	}
+	return m.Version
+}
+
+// precheck refuses shards that are not ours to write, and logs with a hole.
+func (t *takeover) precheck(ctx context.Context, cur *manifest.Manifest) error {
+	listed, err := replay.List(ctx, t.store, t.dirs.wal)
+	if err != nil {
+		return err
+	}
+	if cur == nil {
+		for o, err := range t.store.List(ctx, t.dirs.gc) {
+			if err != nil {
+				return fmt.Errorf("list %s: %w", t.dirs.gc, err)
+			}
+			return &wal.CorruptError{Reason: fmt.Sprintf("the shard has no manifest, but %s is there: restore the manifest, or choose another shard", o.Key)}
+		}
+		if len(listed) > 0 {
+			return &wal.CorruptError{Position: listed[0].Position, Reason: "the shard has no manifest, but it has WAL entries: restore the manifest, or choose another shard"}
+		}
+		return nil
+	}
+	if cur.Legacy {
+		return fmt.Errorf("%w: the newest manifest, version %d, has none of memwal's fields; "+
+			"a log of another program can be read, not written", ErrForeignWriter, cur.Version)
+	}
+	err = replay.Precheck(ctx, replay.Config{
+		Store: t.store, Dir: t.dirs.wal, From: cur.RowsFloor(), Listed: listed,
+	}, cur.Epoch, boundsOf(cur))
+	return t.certain(ctx, err, cur.Owner())
+}
+
+// certain reads the manifest again before a hole is reported: if the shard
+// changed hands, what looks like a hole may be somebody's recycling.
+func (t *takeover) certain(ctx context.Context, err error, owner manifest.Owner) error {
+	if !errors.Is(err, ErrHole) {
+		return err
+	}
+	now, rerr := t.log.Newest(ctx)
+	if rerr != nil {
+		return errors.Join(err, rerr)
+	}
+	if now == nil || now.Owner() != owner {
+		return fmt.Errorf("%w: it changed hands while its log was read", errStartOver)
+	}
+	return err
+}
+
+func boundsOf(m *manifest.Manifest) replay.Bounds {
+	return replay.Bounds{MaxInFlight: max(m.MaxInFlight, 1), LastSeen: m.LastSeen}
+}
+
+// walk gives the log's entries to visit and puts the fence at its end.
+func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, visit func(*replay.Step) error) (wal.Tuple, error) {
+	// Listed before the walk: what the listing shows above a position was put
+	// before the walk finds that position empty.
+	listed, err := replay.List(ctx, t.store, t.dirs.wal)
+	if err != nil {
+		return wal.Tuple{}, err
+	}
+	w := replay.NewWalker(ctx, replay.Config{
+		Store: t.store, Dir: t.dirs.wal, From: m.RowsFloor(), Epoch: m.Epoch,
+		Listed: listed, Budget: t.budget, Allocator: t.mem,
+	})
+	defer w.Close()
+	for {
+		s, err := w.Next(ctx)
+		if err != nil {
+			return wal.Tuple{}, err
+		}
+		if s != nil {
+			if err := visit(s); err != nil {
+				return wal.Tuple{}, err
+			}
+			continue
+		}
+		if err := t.certain(ctx, w.CheckHole(ctx, boundsOf(m)), m.Owner()); err != nil {
+			return wal.Tuple{}, t.lost(err, m)
+		}
+		tail, err := t.fence(ctx, m.Epoch, w.Tuple())
+		if err != nil || tail.Position > 0 {
+			return tail, err
+		}
+		// Something landed first: the walker looks at it.
+	}
+}
+
+// lost turns a change of hands after the claim into what it is.
+func (t *takeover) lost(err error, m *manifest.Manifest) error {
+	if errors.Is(err, errStartOver) {
+		return fmt.Errorf("%w: epoch %d was claimed away: %w", ErrFenced, m.Epoch, err)
+	}
+	return err
+}
+
+// fence puts the fence of epoch above the log's end. It returns the zero tuple
+// if another object holds the position.
+func (t *takeover) fence(ctx context.Context, epoch uint64, end wal.Tuple) (wal.Tuple, error) {
+	tail := wal.Tuple{
+		Position: end.Position + 1, Epoch: epoch, PutID: wal.NewPutID(),
+		NextRow: end.NextRow, Generation: end.Generation,
+	}
+	body, err := wal.EncodeFence(wal.Header{
+		Epoch: epoch, PutID: tail.PutID, PrevPutID: end.PutID, FirstRow: end.NextRow, Fence: true,
+	})
+	if err != nil {
+		return wal.Tuple{}, err
+	}
+	key := t.dirs.wal + wal.Name(tail.Position)
+	_, err = t.store.PutIfAbsent(ctx, key, body)
+	if err == nil {
+		return tail, nil
+	}
+	if !errors.Is(err, objstore.ErrExists) {
+		return wal.Tuple{}, fmt.Errorf("put the fence at WAL position %d: %w", tail.Position, err)
+	}
+	data, err := t.store.Get(ctx, key)
+	if errors.Is(err, objstore.ErrNotExist) {
+		return wal.Tuple{}, fmt.Errorf("%w: the object at WAL position %d was recycled", errStartOver, tail.Position)
+	}
+	if err != nil {
+		return wal.Tuple{}, fmt.Errorf("read the object at WAL position %d: %w", tail.Position, err)
+	}
+	h, err := wal.DecodeHeader(data)
+	if err != nil {
+		return wal.Tuple{}, wal.AtPosition(err, tail.Position)
+	}
+	if h.PutID == tail.PutID {
+		return tail, nil // our own, whose reply was lost
+	}
+	return wal.Tuple{}, nil
+}
+
+// confirm reads the manifest after the fence stands.
+func (t *takeover) confirm(ctx context.Context, claimed *manifest.Manifest, tail wal.Tuple) (taken, error) {
+	sent := time.Now()
+	now, err := t.log.Newest(ctx)
+	if err != nil {
+		return taken{}, err
+	}
+	switch {
+	case now == nil:
+		return taken{}, fmt.Errorf("%w: its manifest is gone", ErrFenced)
+	case now.Owner() != claimed.Owner():
+		return taken{}, &manifest.FencedError{Ours: claimed.Owner(), Theirs: now.Owner()}
+	case now.RowsFloor().Position >= tail.Position:
+		return taken{}, fmt.Errorf("%w: the fence at WAL position %d lies below the floor at %d",
+			errStartOver, tail.Position, now.RowsFloor().Position)
+	}
+	t.logger.Info("shard taken over", "epoch", now.Epoch, "fence", tail.Position, "next_row", tail.NextRow)
+	return taken{manifest: now, tail: tail, proof: sent}, nil
+}

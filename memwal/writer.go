@@ -1,0 +1,248 @@
+package memwal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/google/uuid"
+	"github.com/memwal/memwal-go/dispatcher"
+	"github.com/memwal/memwal-go/flusher"
+	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/internal/manifest"
+	"github.com/memwal/memwal-go/internal/schema"
+	"github.com/memwal/memwal-go/internal/wal"
+	"github.com/memwal/memwal-go/memtable"
+	"github.com/memwal/memwal-go/objstore"
+)
+
+// Writer is the one active writer of a shard. All its methods are safe for
+// concurrent use.
+//
+// A writer runs background tasks until Close or Abort. One that is dropped
+// without either is aborted by the garbage collector.
+type Writer struct {
+	// c is apart from the handle so that the background tasks, which hold c, do
+	// not keep a dropped handle alive.
+	c *core
+}
+
+// core is a writer's state.
+//
+// Lock order: mu, then the cursors' own lock. No lock is held across a request
+// to the store, a wait, or a callback.
+type core struct {
+	shard    uuid.UUID
+	opts     Options
+	logger   *slog.Logger
+	store    objstore.Writer
+	counters *objstore.Counters
+	log      *manifest.Log
+
+	user     *arrow.Schema // what callers see
+	table    *schema.Table // what is stored
+	shaper   *schema.Shaper
+	narrower *schema.Narrower
+	spec     *index.Spec // what batches are checked against
+	indexed  *index.Spec // what memtables are indexed by; without anything if WALOnly
+	limits   memtable.Limits
+	level    memtable.Level // of visibility
+
+	owner    manifest.Owner
+	opened   opened
+	cursors  *memtable.Cursors
+	failed   <-chan struct{} // closed at the first failure, and by Close
+	view     atomic.Pointer[view]
+	applier  *dispatcher.Task[struct{}]
+	flusher  *flusher.WAL
+	aging    *dispatcher.Task[struct{}] // nil without MaxMemtableAge
+	ending   sync.Once
+	ended    chan struct{} // closed when ending is done
+	endError error         // guarded by ended
+
+	snapshots atomic.Int64 // open ones
+
+	// mu orders appends: it is the writer lock.
+	mu struct {
+		sync.Mutex
+		closing bool
+		freed   chan struct{} // closed and replaced when memory is freed or the writer closes
+	}
+}
+
+// opened is what Open did and found.
+type opened struct {
+	took   time.Duration
+	replay Replay
+	tail   wal.Tuple // the fence
+}
+
+// start makes the tasks run over tables, whose references it takes over.
+func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
+	c.mu.freed = make(chan struct{})
+	c.ended = make(chan struct{})
+	c.cursors = memtable.NewCursors(c.opened.tail.NextRow)
+	c.failed = c.cursors.Register(memtable.LevelIndexed, math.MaxUint64).Done()
+	c.installLocked(tables)
+	for _, m := range tables {
+		m.Release() // the view holds them
+	}
+
+	applier := memtable.NewApplier(c.live, c.cursors)
+	c.flusher = flusher.New(flusher.Config{
+		Store: c.store, Dir: layoutOf(c.shard).wal, Schema: c.table.Schema,
+		Encode: encodeOptions(c.opts), Epoch: c.owner.Epoch, Tail: c.opened.tail, Proof: proof,
+		Live: c.live, Cursors: c.cursors,
+		CheckOwner: func(ctx context.Context) error { return c.log.Check(ctx, c.owner) },
+		OnFail:     c.poison, OnDurable: c.evictDurable,
+		Interval: max(c.opts.FlushInterval, 0), FlushBytes: c.opts.FlushBytes,
+		MaxEntryBytes: c.opts.MaxEntryBytes, MaxInFlight: c.opts.MaxInFlight,
+		OwnershipCheckAfter: c.opts.OwnershipCheckAfter, Logger: c.logger,
+	})
+	c.applier = dispatcher.Start(context.Background(), dispatcher.Options[struct{}]{
+		Name:    "index-applier",
+		Handler: dispatcher.Funcs[struct{}]{OnWake: applier.Run},
+		OnError: c.indexFailed,
+		OnPanic: func(p *dispatcher.PanicError) { c.indexFailed(p) },
+		Logger:  c.logger,
+	})
+	if age := c.opts.MaxMemtableAge; age > 0 {
+		c.aging = dispatcher.Start(context.Background(), dispatcher.Options[struct{}]{
+			Name:     "memtable-aging",
+			Interval: max(age/4, time.Millisecond),
+			Handler:  dispatcher.Funcs[struct{}]{OnTick: func(context.Context) error { return c.rotateAged() }},
+			Logger:   c.logger,
+		})
+	}
+}
+
+// newTable makes a memtable with one reference.
+func (c *core) newTable(generation, firstRow uint64) *memtable.Memtable {
+	return memtable.New(memtable.Config{
+		Generation: generation, FirstRow: firstRow, Schema: c.table.Schema,
+		Spec: c.indexed, Created: time.Now(),
+	})
+}
+
+// indexFailed poisons the writer with what an index did.
+func (c *core) indexFailed(err error) { c.poison(&IndexError{err}) }
+
+// poison makes cause the writer's failure, if it is the first. Nothing is
+// appended after it: the flusher is told to stop, and joined by Close or Abort.
+func (c *core) poison(cause error) {
+	if !c.cursors.Fail(&PoisonedError{cause}) {
+		return
+	}
+	c.logger.Error("writer poisoned", "shard", c.shard, "epoch", c.owner.Epoch, "error", cause)
+	c.flusher.Cancel()
+	c.applier.Cancel()
+}
+
+// Err returns the writer's terminal failure, or nil. After Close it is an error
+// that matches ErrClosed.
+func (w *Writer) Err() error { return w.c.cursors.Err() }
+
+// state returns why the writer takes no calls, or nil.
+func (c *core) state() error {
+	if err := c.cursors.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stateLocked()
+}
+
+func (c *core) stateLocked() error {
+	if err := c.cursors.Err(); err != nil {
+		return err
+	}
+	if c.mu.closing {
+		return errClosed
+	}
+	return nil
+}
+
+var errClosed = closedError{}
+
+// closedError is what calls on a closed writer return.
+type closedError struct{}
+
+func (closedError) Error() string        { return "the writer is closed; open the shard again to go on" }
+func (closedError) Is(target error) bool { return target == ErrClosed }
+
+// activeLocked returns the active memtable. c.mu is held, and the writer open.
+func (c *core) activeLocked() *memtable.Memtable {
+	t := c.view.Load().tables
+	return t[len(t)-1]
+}
+
+// residentLocked is the memory that rows and indexes take.
+func (c *core) residentLocked() int64 {
+	var n int64
+	for _, m := range c.view.Load().tables {
+		n += m.PinnedBytes() + m.IndexBytes()
+	}
+	return n
+}
+
+// freedLocked wakes the puts that wait for memory.
+func (c *core) freedLocked() {
+	close(c.mu.freed)
+	c.mu.freed = make(chan struct{})
+}
+
+// evictDurable drops frozen memtables without rows that are still owed to the
+// log, if rows are kept only until then.
+func (c *core) evictDurable() {
+	if !c.opts.WALOnly {
+		return
+	}
+	durable := c.cursors.Durable()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.view.Load()
+	if v == nil {
+		return
+	}
+	keep := v.tables
+	for len(keep) > 1 && keep[0].EndRow() <= min(durable, c.cursors.Indexed()) {
+		keep = keep[1:]
+	}
+	if len(keep) < len(v.tables) {
+		c.installLocked(append([]*memtable.Memtable(nil), keep...))
+		c.freedLocked()
+	}
+}
+
+// rotateAged rotates the active memtable if its oldest row is too old.
+func (c *core) rotateAged() error {
+	err := c.rotate(func(m *memtable.Memtable) bool {
+		return m.Full(memtable.Limits{Age: c.opts.MaxMemtableAge}, memtable.Size{}, time.Now())
+	})
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// encodeOptions is what the entry codec is told.
+func encodeOptions(o Options) wal.EncodeOptions {
+	e := wal.EncodeOptions{CoalesceRows: coalesceRows}
+	switch o.Compression {
+	case CompressionLZ4:
+		e.Compression = wal.CompressionLZ4
+	case CompressionZstd:
+		e.Compression = wal.CompressionZstd
+	}
+	return e
+}
+
+// coalesceRows is the size up to which adjacent batches are written as one:
+// each costs about a microsecond and some hundred bytes of its own, whatever
+// its rows.
+const coalesceRows = 256
