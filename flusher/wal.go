@@ -280,8 +280,9 @@ func (f *WAL) post(m any) { _ = f.task.Post(f.ctx, m) }
 // pending describes the rows that belong to no entry yet.
 func (f *WAL) pending() Pending {
 	p := Pending{Room: f.window.room(), SinceLast: f.cfg.Now().Sub(f.lastTime)}
+	accepted := f.cfg.Cursors.Accepted()
 	for _, m := range f.cfg.Live() {
-		end := m.EndRow() // read once: the memtable may grow while we look
+		end := min(m.EndRow(), accepted)
 		if end <= f.assigned {
 			continue
 		}
@@ -297,19 +298,21 @@ func (f *WAL) pending() Pending {
 // rows beyond the assigned prefix. pending said that there is one. The span
 // retains its memtable until it is acknowledged.
 func (f *WAL) take() span {
+	accepted := f.cfg.Cursors.Accepted()
 	for _, m := range f.cfg.Live() {
-		if m.EndRow() <= f.assigned {
+		if min(m.EndRow(), accepted) <= f.assigned {
 			continue
 		}
 		sp := span{table: m, first: f.assigned, from: m.FindBatch(uint32(f.assigned - m.FirstRow()))}
 		sp.to = sp.from
 		for n := m.Batches(); sp.to < n; sp.to++ {
 			b := m.Batch(sp.to)
-			if sp.to > sp.from && sp.bytes+b.Window > f.cfg.MaxEntryBytes {
+			end := m.FirstRow() + uint64(b.FirstSlot) + uint64(b.Rec.NumRows())
+			if end > accepted || sp.to > sp.from && sp.bytes+b.Window > f.cfg.MaxEntryBytes {
 				break
 			}
 			sp.bytes += b.Window
-			sp.end = m.FirstRow() + uint64(b.FirstSlot) + uint64(b.Rec.NumRows())
+			sp.end = end
 		}
 		m.Retain()
 		f.assigned = sp.end

@@ -119,15 +119,13 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 	t := &Ticket{w: w, first: active.EndRow()}
 	t.end = t.first + uint64(add.Rows)
 	if add.Rows > 0 {
-		// Accepted first: no task may get ahead of what was accepted.
-		c.cursors.Accept(t.end)
 		if err := active.Append(rec, add.Window, add.Pinned); err != nil {
-			// The policy admits nothing that a memtable refuses. Ordinals were
-			// given out, so there is no going on.
-			c.mu.Unlock()
-			c.poison(err)
-			return nil, c.cursors.Err()
+			c.mu.Unlock() // the policy admits nothing that a memtable refuses
+			return nil, fmt.Errorf("%w; nothing was stored", err)
 		}
+		// In the memtable first: the tasks look only at rows that were accepted,
+		// and find them there.
+		c.cursors.Accept(t.end)
 	}
 	t.wait = c.cursors.Register(c.level, t.end)
 	c.mu.Unlock()

@@ -44,14 +44,13 @@ type core struct {
 	counters *objstore.Counters
 	log      *manifest.Log
 
-	user     *arrow.Schema // what callers see
-	table    *schema.Table // what is stored
-	shaper   *schema.Shaper
-	narrower *schema.Narrower
-	spec     *index.Spec // what batches are checked against
-	indexed  *index.Spec // what memtables are indexed by; without anything if WALOnly
-	limits   memtable.Limits
-	level    memtable.Level // of visibility
+	user    *arrow.Schema // what callers see
+	table   *schema.Table // what is stored
+	shaper  *schema.Shaper
+	spec    *index.Spec // what batches are checked against
+	indexed *index.Spec // what memtables are indexed by; without anything if WALOnly
+	limits  memtable.Limits
+	level   memtable.Level // of visibility
 
 	owner    manifest.Owner
 	opened   opened
@@ -147,15 +146,9 @@ func (c *core) poison(cause error) {
 // that matches ErrClosed.
 func (w *Writer) Err() error { return w.c.cursors.Err() }
 
-// state returns why the writer takes no calls, or nil.
-func (c *core) state() error {
-	if err := c.cursors.Err(); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stateLocked()
-}
+// state returns why the writer takes no calls, or nil. While Close is under way
+// it still says nil; a put finds out with the lock held.
+func (c *core) state() error { return c.cursors.Err() }
 
 func (c *core) stateLocked() error {
 	if err := c.cursors.Err(); err != nil {
