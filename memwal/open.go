@@ -138,9 +138,6 @@ func (io shardIO) takeover() *takeover {
 func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time, tables []*memtable.Memtable, err error) {
 	io := ioOf(store, c.shard, c.opts)
 	c.store, c.counters, c.log = io.store, io.counters, io.log
-	if err := objstore.Probe(ctx, io.store, io.dirs.probe); err != nil {
-		return proof, nil, err
-	}
 	var loader *replay.Loader
 	defer func() {
 		if loader != nil {
@@ -149,7 +146,7 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 	}()
 	start := time.Now()
 	got, err := io.takeover().run(ctx, plan{
-		next: c.claim,
+		probe: io.dirs.probe, next: c.claim,
 		load: func(claimed *manifest.Manifest) (func(*replay.Step) error, error) {
 			if loader != nil {
 				loader.Close()

@@ -41,6 +41,8 @@ type takeover struct {
 type plan struct {
 	// sealed lets it take over a sealed shard, too.
 	sealed bool
+	// probe is the key of the start-up probe; "" makes none.
+	probe string
 	// next returns the manifest to commit, built on cur, which is nil for a new
 	// shard. It checks everything that can be checked.
 	next func(cur *manifest.Manifest) (*manifest.Manifest, error)
@@ -85,6 +87,15 @@ func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
 	if err := t.precheck(ctx, cur); err != nil {
 		return taken{}, err
 	}
+	// The probe writes, so it comes after everything that may refuse the shard.
+	if _, err := p.next(cur); err != nil {
+		return taken{}, err
+	}
+	if p.probe != "" {
+		if err := objstore.Probe(ctx, t.store, p.probe); err != nil {
+			return taken{}, err
+		}
+	}
 	claim := t.log.Claim
 	if p.sealed {
 		claim = t.log.ClaimSealed
@@ -103,6 +114,12 @@ func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
 		return taken{}, err
 	}
 	tail, err := t.walk(ctx, claimed, visit)
+	if errors.Is(err, errStartOver) {
+		// Only the owner may claim again: a peer that claimed after us stays.
+		if lost := t.log.Check(ctx, claimed.Owner()); lost != nil {
+			return taken{}, lost
+		}
+	}
 	if err != nil {
 		return taken{}, err
 	}
@@ -141,21 +158,29 @@ func (t *takeover) precheck(ctx context.Context, cur *manifest.Manifest) error {
 	err = replay.Precheck(ctx, replay.Config{
 		Store: t.store, Dir: t.dirs.wal, From: cur.RowsFloor(), Listed: listed,
 	}, cur.Epoch, boundsOf(cur))
-	return t.certain(ctx, err, cur.Owner())
+	if err = t.certain(ctx, err, cur); errors.Is(err, ErrFenced) {
+		return fmt.Errorf("%w: it changed hands while its log was read", errStartOver)
+	}
+	return err
 }
 
 // certain reads the manifest again before a hole is reported: if the shard
-// changed hands, what looks like a hole may be somebody's recycling.
-func (t *takeover) certain(ctx context.Context, err error, owner manifest.Owner) error {
+// changed hands, or its floor moved, what looks like a hole may be somebody's
+// recycling.
+func (t *takeover) certain(ctx context.Context, err error, m *manifest.Manifest) error {
 	if !errors.Is(err, ErrHole) {
 		return err
 	}
 	now, rerr := t.log.Newest(ctx)
-	if rerr != nil {
+	switch {
+	case rerr != nil:
 		return errors.Join(err, rerr)
-	}
-	if now == nil || now.Owner() != owner {
-		return fmt.Errorf("%w: it changed hands while its log was read", errStartOver)
+	case now == nil:
+		return fmt.Errorf("%w: its manifest is gone", ErrFenced)
+	case now.Owner() != m.Owner():
+		return &manifest.FencedError{Ours: m.Owner(), Theirs: now.Owner()}
+	case now.RowsFloor() != m.RowsFloor():
+		return fmt.Errorf("%w: its floor moved while its log was read", errStartOver)
 	}
 	return err
 }
@@ -188,8 +213,8 @@ func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, visit func(*r
 			}
 			continue
 		}
-		if err := t.certain(ctx, w.CheckHole(ctx, boundsOf(m)), m.Owner()); err != nil {
-			return wal.Tuple{}, t.lost(err, m)
+		if err := t.certain(ctx, w.CheckHole(ctx, boundsOf(m)), m); err != nil {
+			return wal.Tuple{}, err
 		}
 		tail, err := t.fence(ctx, m.Epoch, w.Tuple())
 		if err != nil || tail.Position > 0 {
@@ -197,14 +222,6 @@ func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, visit func(*r
 		}
 		// Something landed first: the walker looks at it.
 	}
-}
-
-// lost turns a change of hands after the claim into what it is.
-func (t *takeover) lost(err error, m *manifest.Manifest) error {
-	if errors.Is(err, errStartOver) {
-		return fmt.Errorf("%w: epoch %d was claimed away: %w", ErrFenced, m.Epoch, err)
-	}
-	return err
 }
 
 // fence puts the fence of epoch above the log's end. It returns the zero tuple

@@ -39,7 +39,8 @@ type request struct {
 }
 
 // action does something with a request; apply lets the store do it. It may be
-// called several times, or not at all.
+// called several times, or not at all. A put is applied even if ctx has ended by
+// then: it was on the wire.
 type action func(ctx context.Context, apply func() error) error
 
 // always is the number of times of a rule that is not used up.
@@ -55,7 +56,7 @@ type storeRule struct {
 // newTestStore wraps a new store in memory.
 func newTestStore() *testStore { return &testStore{inner: objstore.NewMemory()} }
 
-// on makes the next requests of kind op whose key contains part go through do,
+// on makes the next requests of kind op ("": of any) whose key contains part go through do,
 // as many times as told. Of several rules that match, the first that is not
 // used up counts. The returned function removes the rule.
 func (s *testStore) on(op objstore.Op, part string, times int, do action) (remove func()) {
@@ -139,10 +140,15 @@ func (s *testStore) keys(part string) []string {
 
 func (s *testStore) do(ctx context.Context, r request, apply func() error) error {
 	r.at = time.Now()
-	do := action(func(_ context.Context, apply func() error) error { return apply() })
+	do := action(func(ctx context.Context, apply func() error) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return apply()
+	})
 	s.mu.Lock()
 	for _, rule := range s.mu.rules {
-		if rule.times != 0 && rule.op == r.op && strings.Contains(r.key, rule.part) {
+		if rule.times != 0 && (rule.op == "" || rule.op == r.op) && strings.Contains(r.key, rule.part) {
 			if rule.times > 0 {
 				rule.times--
 			}
@@ -159,24 +165,27 @@ func (s *testStore) do(ctx context.Context, r request, apply func() error) error
 }
 
 func (s *testStore) Get(ctx context.Context, key string) (data []byte, err error) {
-	return data, s.do(ctx, request{op: objstore.OpGet, key: key}, func() error {
+	err = s.do(ctx, request{op: objstore.OpGet, key: key}, func() (err error) {
 		data, err = s.inner.Get(ctx, key)
 		return err
 	})
+	return data, err
 }
 
 func (s *testStore) GetRange(ctx context.Context, key string, offset, length int64) (data []byte, err error) {
-	return data, s.do(ctx, request{op: objstore.OpGetRange, key: key}, func() error {
+	err = s.do(ctx, request{op: objstore.OpGetRange, key: key}, func() (err error) {
 		data, err = s.inner.GetRange(ctx, key, offset, length)
 		return err
 	})
+	return data, err
 }
 
 func (s *testStore) Head(ctx context.Context, key string) (o objstore.Object, err error) {
-	return o, s.do(ctx, request{op: objstore.OpHead, key: key}, func() error {
+	err = s.do(ctx, request{op: objstore.OpHead, key: key}, func() (err error) {
 		o, err = s.inner.Head(ctx, key)
 		return err
 	})
+	return o, err
 }
 
 // List lists at once and yields afterwards.
@@ -205,15 +214,16 @@ func (s *testStore) List(ctx context.Context, prefix string) iter.Seq2[objstore.
 }
 
 func (s *testStore) PutIfAbsent(ctx context.Context, key string, body objstore.Body) (res objstore.PutResult, err error) {
-	return res, s.do(ctx, request{op: objstore.OpPutIfAbsent, key: key, sum: body.CRC32C()}, func() error {
-		res, err = s.inner.PutIfAbsent(ctx, key, body)
+	err = s.do(ctx, request{op: objstore.OpPutIfAbsent, key: key, sum: body.CRC32C()}, func() (err error) {
+		res, err = s.inner.PutIfAbsent(context.WithoutCancel(ctx), key, body)
 		return err
 	})
+	return res, err
 }
 
 func (s *testStore) Put(ctx context.Context, key string, body objstore.Body) error {
 	return s.do(ctx, request{op: objstore.OpPut, key: key, sum: body.CRC32C()}, func() error {
-		return s.inner.Put(ctx, key, body)
+		return s.inner.Put(context.WithoutCancel(ctx), key, body)
 	})
 }
 

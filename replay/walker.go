@@ -53,7 +53,7 @@ func List(ctx context.Context, store objstore.Reader, dir string) (Listing, erro
 		if err != nil {
 			return nil, fmt.Errorf("list the WAL: %w", err)
 		}
-		if pos, ok := wal.ParseName(strings.TrimPrefix(o.Key, dir)); ok {
+		if pos, ok := wal.ParseName(strings.TrimPrefix(o.Key, dir)); ok && pos > 0 {
 			l = append(l, Item{pos, o.Size})
 		}
 	}

@@ -26,6 +26,9 @@ func NewAdapter(from, to *arrow.Schema) (*Adapter, error) {
 	a := &Adapter{from: from, to: to, source: make([]int, to.NumFields()), columns: make([]column, to.NumFields())}
 	hasKey := to.HasField(Tombstone)
 	var errs []error
+	if from.HasField(Tombstone) && !hasKey {
+		errs = append(errs, columnError(Tombstone, "", "is in the stored rows", "a table with a primary key: deletes must not turn into rows"))
+	}
 	for i, f := range to.Fields() {
 		at, err := findSource(from, f)
 		a.source[i] = at
@@ -39,6 +42,9 @@ func NewAdapter(from, to *arrow.Schema) (*Adapter, error) {
 			given := from.Field(at)
 			given.Name = f.Name // errors name the column as it is called now
 			a.columns[i] = newColumn(given, f, !f.Nullable, hasKey && !f.Nullable && f.Name != Tombstone)
+			// A delete's null of a type without a bitmap, a union say, may be one in
+			// a required child. Shape has checked the fields inside of real rows.
+			a.columns[i].inner = false
 		case f.Name != Tombstone && !f.Nullable && hasKey:
 			errs = append(errs, columnError(f.Name, describeType(f), "of the primary key is not in the stored rows", "the key that they were stored with"))
 		case f.Name != Tombstone && !f.Nullable:
@@ -85,7 +91,7 @@ func findSource(from *arrow.Schema, f arrow.Field) (int, error) {
 // Adapt returns rec, a batch of the schema from, as a batch of the schema to, for
 // the caller to release. Columns are shared, not copied. Like [Shaper.Shape] it
 // checks that they are whole and that required and key columns have values, since a
-// log may come from another program.
+// log may come from another program. Required fields inside columns are not checked.
 func (a *Adapter) Adapt(rec arrow.RecordBatch) (arrow.RecordBatch, error) {
 	if rec == nil || int(rec.NumCols()) != a.from.NumFields() {
 		return nil, columnError("", "", "the stored batch does not have the columns of its schema", "a batch of that schema")

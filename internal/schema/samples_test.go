@@ -146,7 +146,7 @@ func fillOne(b array.Builder, r *rand.Rand, nulls bool) {
 			b.Child(1 - pick).AppendEmptyValue()
 		}
 	case *array.RunEndEncodedBuilder:
-		b.Append(1)
+		b.Append(1 + r.Uint64N(3)) // so there are n values and more rows
 		fill(b.ValueBuilder(), r, 1, nulls)
 	case *array.ExtensionBuilder:
 		fill(b.StorageBuilder(), r, 1, nulls)
@@ -202,3 +202,5 @@ func toJSON(t testing.TB, rec arrow.RecordBatch) string {
 	}
 	return strings.Join(strings.Fields(string(text)), "")
 }
+
+func testRand() *rand.Rand { return rand.New(rand.NewPCG(1, 1)) }

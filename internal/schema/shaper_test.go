@@ -70,6 +70,13 @@ func TestC03_ShapeRefuses(t *testing.T) {
 	fields := []arrow.Field{opt("id", i64), req("name", text), opt("item", item), opt("tags", arrow.ListOfNonNullable(text))}
 	s := mustShaper(t, []string{"id"}, fields...)
 	const good = `{"id":1,"name":"a","item":{"price":1,"note":null},"tags":["x"]}`
+	first := fromJSON(t, mem, nullable(fields), "["+good+"]")
+	if out, err := s.Shape(first); err != nil { // and so a schema is known
+		t.Fatal(err)
+	} else {
+		out.Release()
+	}
+	first.Release()
 	for _, c := range []struct {
 		name   string
 		fields []arrow.Field
@@ -239,7 +246,11 @@ func TestTombstones(t *testing.T) {
 
 // Nulls of every type are null, whole, and survive the IPC format.
 func TestTombstonesOfEveryType(t *testing.T) {
-	for _, dt := range sampleTypes() {
+	required := []arrow.Field{req("a", i64), req("b", text)}
+	runs := arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, text)
+	runs.ValueNullable = false
+	for _, dt := range append(sampleTypes(), runs, arrow.StructOf(required...),
+		arrow.SparseUnionOf(required, []int8{0, 1}), arrow.DenseUnionOf(required, []int8{4, 5})) {
 		for _, n := range []int{0, 1, 3, 100} {
 			t.Run(fmt.Sprint(strings.ReplaceAll(dt.String(), "/", "|"), n), func(t *testing.T) {
 				mem := checked(t)
@@ -278,6 +289,16 @@ func TestTombstonesOfEveryType(t *testing.T) {
 					}
 				}
 				readAll(t, out)
+				// What was written for a delete can be replayed.
+				a, err := NewAdapter(back.Schema(), s.Schema())
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := a.Adapt(back)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again.Release()
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +55,12 @@ func TestCompactOfEveryType(t *testing.T) {
 		}
 		if err := check(own.Column(0).Data(), arr.DataType(), 0, arr.Len()); err != nil {
 			t.Fatal(err)
+		}
+		if runs, ok := own.Column(0).(*array.RunEndEncoded); ok && runs.Len() > 0 {
+			ends := runs.RunEndsArr()
+			if last := ends.ValueStr(ends.Len() - 1); last != strconv.Itoa(runs.Len()) {
+				t.Fatalf("the last run ends at %s of %d", last, runs.Len())
+			}
 		}
 		before, after := map[*memory.Buffer]bool{}, map[*memory.Buffer]bool{}
 		collectRoots(arr.Data(), before)

@@ -190,6 +190,8 @@ func TestR07_StorageEvolution(t *testing.T) {
 		withID(req("key", i64), "1"), withID(opt("z", i64), "20"), opt("y", i64))
 	// Renamed away by id, so that the old name is a new column.
 	step(v4, key, "id#1! old#6? c#7? _tombstone#!", 8, req("id", i64), withID(opt("old", i64), "6"), opt("c", text))
+	// A manifest that does not say which id is next.
+	step(&Table{Schema: v4.Schema, PrimaryKey: key}, key, "id#1! d#7? _tombstone#!", 8, req("id", i64), opt("d", i64))
 	// A table whose schema has no ids yet: columns are kept by name, and get some.
 	foreign := &Table{Schema: schemaOf(req("id", i64), opt("a", text)), PrimaryKey: key}
 	step(foreign, key, "a#1? id#2! _tombstone#!", 3, opt("a", text), req("id", i64))
