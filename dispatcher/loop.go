@@ -79,8 +79,8 @@ func (t *Task[M]) loop(ctx context.Context) {
 	}
 }
 
-// take chooses the next step and takes what it needs: the message from the mailbox, the wake, or the tick. For stepWait it returns how long
-// until a tick is due; negative means no tick.
+// take chooses the next step and takes what it needs: the message from the mailbox, the wake, or the tick. For
+// stepWait it returns how long until a tick is due; negative means no tick.
 func (t *Task[M]) take(ctx context.Context) (s step, msg M, wait time.Duration) {
 	now := time.Now()
 	wake := t.wake.Load()
@@ -194,7 +194,8 @@ func (t *Task[M]) report(ctx context.Context, s step, err error) {
 	}
 }
 
-// finish is the last thing that the goroutine does. Posters are let go before the callbacks run, since these may be slow.
+// finish is the last thing that the goroutine does. Posters are let go before the callbacks run, since these may
+// be slow.
 func (t *Task[M]) finish() {
 	defer close(t.done)
 	t.close()

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestChoose(t *testing.T) {
+func TestV14_Precedence(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		in   situation

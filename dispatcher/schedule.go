@@ -58,8 +58,8 @@ func (s *schedule) busy(now time.Time) bool {
 // begin is called before a tick is delivered at now, so that a reset by its handler stands.
 func (s *schedule) begin(now time.Time) { s.next(now) }
 
-// end is called after the handler of a tick returned at now. Ticks missed meanwhile are dropped; this is not the starvation that kept
-// guards against, since a tick was just delivered.
+// end is called after the handler of a tick returned at now. Ticks missed meanwhile are dropped; this is not the
+// starvation that kept guards against, since a tick was just delivered.
 func (s *schedule) end(now time.Time) {
 	if s.ready(now) && !s.kept {
 		s.next(now)

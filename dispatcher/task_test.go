@@ -470,32 +470,57 @@ func panicWhere(t *testing.T, where string, burn func(), is error) {
 	}
 }
 
-// What was accepted is handled or discarded, what was not accepted is neither, however posters and a stop meet.
-func TestPostBesideStop(t *testing.T) {
-	for _, drain := range []bool{true, false} {
-		for range 200 {
-			var accepted, handled, discarded atomic.Int64
-			task := Start(t.Context(), Options[int]{
-				Mailbox:   3,
-				Handler:   Funcs[int]{OnMessage: func(context.Context, int) error { handled.Add(1); return nil }},
-				OnDiscard: func(int) { discarded.Add(1) },
-			})
-			var wg sync.WaitGroup
-			for range 8 {
-				wg.Go(func() {
-					for task.Post(t.Context(), 0) == nil {
-						accepted.Add(1)
-						task.Wake()
-					}
-				})
+// What was accepted is handled or discarded, what was not accepted is neither, however posters and the end of the
+// task meet.
+func TestG11_PostBesideTheEnd(t *testing.T) {
+	for _, how := range []string{"drain", "discard", "context", "panic"} {
+		t.Run(how, func(t *testing.T) {
+			for range 300 {
+				postBesideTheEnd(t, how)
 			}
-			runtime.Gosched()
-			stop(t, task, drain)
-			wg.Wait()
-			if handled.Load()+discarded.Load() != accepted.Load() || drain && discarded.Load() > 0 {
-				t.Fatalf("drain %v: accepted %d, handled %d, discarded %d", drain, accepted.Load(), handled.Load(), discarded.Load())
+		})
+	}
+}
+
+func postBesideTheEnd(t *testing.T, how string) {
+	const bomb = -1
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var accepted, handled, discarded atomic.Int64
+	task := Start(ctx, Options[int]{
+		Mailbox: 3,
+		Handler: Funcs[int]{OnMessage: func(_ context.Context, m int) error {
+			handled.Add(1)
+			if m == bomb {
+				panic("bomb")
 			}
-		}
+			return nil
+		}},
+		OnDiscard: func(int) { discarded.Add(1) },
+	})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for task.Post(t.Context(), 0) == nil {
+				accepted.Add(1)
+				task.Wake()
+			}
+		})
+	}
+	runtime.Gosched()
+	switch how {
+	case "context":
+		cancel()
+	case "panic":
+		post(t, task, bomb)
+		accepted.Add(1)
+	default:
+		stop(t, task, how == "drain")
+	}
+	<-task.Done()
+	wg.Wait()
+	if handled.Load()+discarded.Load() != accepted.Load() || how == "drain" && discarded.Load() > 0 || task.Pending() > 0 {
+		t.Fatalf("accepted %d, handled %d, discarded %d", accepted.Load(), handled.Load(), discarded.Load())
 	}
 }
 

@@ -23,12 +23,13 @@ func (e *ApplyError) Error() string {
 
 func (e *ApplyError) Unwrap() error { return e.Err }
 
-// Applier puts accepted batches into the indexes, in the order of their rows, and moves the indexed cursor behind them. It has no state of its
-// own beside its first error: where it stands is the cursor.
+// Applier puts accepted batches into the indexes, in the order of their rows, and moves the indexed cursor behind
+// them. It has no state of its own beside its first error: where it stands is the cursor.
 type Applier struct {
-	// OnFailure is asked when an index other than the primary key failed at a batch, which is said by err. If it returns true, the index is
-	// marked as failed in that memtable, its searches return the error, and all else goes on: what replay wants, where an index must not keep a shard
-	// from opening. Nil or false: Run stops. To be set before the first Run; called on the goroutine of Run.
+	// OnFailure is asked when an index other than the primary key failed at a batch, which is said by err. If it
+	// returns true, the index is marked as failed in that memtable, its searches return the error, and all else
+	// goes on: what replay wants, where an index must not keep a shard from opening. Nil or false: Run stops. To
+	// be set before the first Run; called on the goroutine of Run.
 	OnFailure func(m *Memtable, name string, err error) bool
 
 	live    func() []*Memtable
@@ -42,19 +43,20 @@ type Applier struct {
 	}
 }
 
-// NewApplier returns an applier over the memtables that live returns, oldest first. Each row that was accepted and not yet indexed when live is
-// called must be in one of them.
+// NewApplier returns an applier over the memtables that live returns, oldest first. Each row that was accepted and
+// not yet indexed when live is called must be in one of them.
 func NewApplier(live func() []*Memtable, c *Cursors) *Applier {
 	return &Applier{live: live, cursors: c, apply: func(m *Memtable, b Batch) error {
 		return m.set.Apply(b.Rec, b.FirstSlot)
 	}}
 }
 
-// Run applies every batch that was accepted and not yet applied, also those accepted meanwhile, then returns nil. After each batch it moves the
-// indexed cursor. It returns early when ctx ends, with its error, or when the cursors failed, with their failure.
+// Run applies every batch that was accepted and not yet applied, also those accepted meanwhile, then returns nil.
+// After each batch it moves the indexed cursor. It returns early when ctx ends, with its error, or when the
+// cursors failed, with their failure.
 //
-// An index that fails makes it return an *ApplyError, now and on each later call; the cursor stays before that batch. The caller must
-// then fail the cursors.
+// An index that fails makes it return an *ApplyError, now and on each later call; the cursor stays before that
+// batch. The caller must then fail the cursors.
 func (a *Applier) Run(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,11 +116,7 @@ func (a *Applier) runMemtable(ctx context.Context, m *Memtable, from, end uint64
 			return from, err
 		}
 		b := m.Batch(i)
-		if b.Rec.NumRows() == 0 {
-			continue
-		}
-		err := a.applyOne(m, b, from)
-		if err != nil {
+		if err := a.applyOne(m, b, from); err != nil {
 			a.mu.err = &ApplyError{Generation: m.Generation(), Batch: i, FirstRow: first + uint64(b.FirstSlot), Err: err}
 			return from, a.mu.err
 		}
@@ -131,14 +129,12 @@ func (a *Applier) runMemtable(ctx context.Context, m *Memtable, from, end uint64
 	return from, nil
 }
 
-// applyOne applies a batch that must start at row from, where the index set stands, too. After an index was marked as failed, the same batch
-// is applied again: the set gives it only to the indexes that have not taken it yet.
+// applyOne applies a batch that must start at row from; the index set refuses one that it has taken already. After
+// an index was marked as failed, the same batch is applied again: the set gives it only to the indexes that have
+// not taken it yet.
 func (a *Applier) applyOne(m *Memtable, b Batch, from uint64) error {
 	if start := m.FirstRow() + uint64(b.FirstSlot); start != from {
 		return fmt.Errorf("the batch starts at row %d, the indexed cursor is at %d", start, from)
-	}
-	if applied := m.set.Applied(); applied != b.FirstSlot {
-		return fmt.Errorf("the indexes stand at slot %d, the batch starts at %d", applied, b.FirstSlot)
 	}
 	for {
 		err := a.apply(m, b)

@@ -42,11 +42,11 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("memtable: the %s cursor cannot go to row %d, only %d rows were accepted", e.Level, e.Want, e.Accepted)
 }
 
-// Cursors say how far a shard's rows have come: as exclusive counts of row ordinals, so 0 means no row. All methods may be called from any
-// goroutine. Reading takes no lock.
+// Cursors say how far a shard's rows have come: as exclusive counts of row ordinals, so 0 means no row. All
+// methods may be called from any goroutine. Reading takes no lock.
 //
-// Invariants: each cursor only grows; indexed <= accepted, durable <= accepted; visible = min(indexed, durable) and is not stored;
-// nothing but accepted moves after a failure.
+// Invariants: each cursor only grows; indexed <= accepted, durable <= accepted; visible = min(indexed, durable)
+// and is not stored; nothing but accepted moves after a failure.
 type Cursors struct {
 	accepted atomic.Uint64 // grows under the writer lock
 	indexed  atomic.Uint64 // grows with mu held
@@ -107,9 +107,9 @@ func (c *Cursors) AdvanceIndexed(n uint64) error {
 	return c.advance(LevelIndexed, &c.indexed, n)
 }
 
-// AdvanceDurable says that the rows below n are in the log, and wakes those whom that concerns. An n that is not above the cursor changes
-// nothing: it is a completion that came late. An n beyond what was accepted is a *RangeError and moves nothing. After Fail the cursor does not
-// move, and the failure is returned.
+// AdvanceDurable says that the rows below n are in the log, and wakes those whom that concerns. An n that is not
+// above the cursor changes nothing: it is a completion that came late. An n beyond what was accepted is a
+// *RangeError and moves nothing. After Fail the cursor does not move, and the failure is returned.
 func (c *Cursors) AdvanceDurable(n uint64) error {
 	return c.advance(LevelDurable, &c.durable, n)
 }
@@ -148,8 +148,8 @@ func (c *Cursors) reachedLocked(l Level, woken *wakeList) {
 	}
 }
 
-// Fail ends everything: all who wait are woken at once with err, all who come later get it for what was not reached, and no cursor but
-// accepted moves any more. The first failure stays; Fail returns whether this was it.
+// Fail ends everything: all who wait are woken at once with err, all who come later get it for what was not
+// reached, and no cursor but accepted moves any more. The first failure stays; Fail returns whether this was it.
 func (c *Cursors) Fail(err error) bool {
 	if err == nil {
 		err = errors.New("memtable: failed without a reason")

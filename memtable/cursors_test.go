@@ -244,7 +244,8 @@ func TestDoneAfterACancelledWait(t *testing.T) {
 	}
 }
 
-// One of several who wait on a waiter gives up; the others, and those who hold its channel, must be woken all the same.
+// One of several who wait on a waiter gives up; the others, and those who hold its channel, must be woken all the
+// same.
 func TestCancelOfOneDoesNotLoseTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCursors(0)
@@ -362,7 +363,8 @@ func TestWaitHeapModel(t *testing.T) {
 	}
 }
 
-// Putters, advances, cancellations and a failure at the end: every wait ends, with the outcome that the cursors say.
+// Putters, advances, cancellations and a failure at the end: every wait ends, with the outcome that the cursors
+// say.
 func TestCursorsUnderLoad(t *testing.T) {
 	const putters, each = 32, 200
 	c := NewCursors(0)

@@ -1,4 +1,5 @@
-// Package memtable keeps the rows that are not yet in a generation: in memory, indexed, readable while they are written.
+// Package memtable keeps the rows that are not yet in a generation: in memory, indexed, readable while they are
+// written.
 //
 // # Parts
 //
@@ -18,13 +19,14 @@
 //
 // # Who writes, who reads
 //
-// Batches are appended by one goroutine at a time, which holds the writer lock; they are never changed or moved afterwards. The
-// indexes are written by the goroutine that runs the applier. Everything else reads, takes no lock, and may run beside both: a batch is
-// filled in first and published after that by one atomic store of how many there are.
+// Batches are appended by one goroutine at a time, which holds the writer lock; they are never changed or moved
+// afterwards. The indexes are written by the goroutine that runs the applier. Everything else reads, takes no
+// lock, and may run beside both: a batch is filled in first and published after that by one atomic store of how
+// many there are.
 //
 // # Ownership
 //
-// A memtable retains each batch given to Append and releases it when the last reference to the memtable goes: New returns one with one
-// reference, Retain and TryRetain take another, Release gives one back. Batches, views and index results are lent: they are valid as
-// long as the caller holds a reference to the memtable.
+// A memtable retains each batch given to Append and releases it when the last reference to the memtable goes: New
+// returns one with one reference, Retain and TryRetain take another, Release gives one back. Batches, views and
+// index results are lent: they are valid as long as the caller holds a reference to the memtable.
 package memtable

@@ -63,10 +63,10 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("memtable: %s would be %d, the limit is %d", e.Limit, e.Have, e.Max)
 }
 
-// Exceeded tells which limit a memtable with usage u would be beyond if add were appended at now; with a zero add, whether it
-// is due to be sealed as it is. A memtable without rows is never full: a batch larger than a limit goes alone into its own memtable,
-// and no limit, not even one below what an empty index takes, can make a writer rotate for ever. The only bound on a batch
-// in an empty memtable is MaxRows, which Append enforces.
+// Exceeded tells which limit a memtable with usage u would be beyond if add were appended at now; with a zero add,
+// whether it is due to be sealed as it is. A memtable without rows is never full: a batch larger than a limit goes
+// alone into its own memtable, and no limit, not even one below what an empty index takes, can make a writer
+// rotate for ever. The only bound on a batch in an empty memtable is MaxRows, which Append enforces.
 func (l Limits) Exceeded(u Usage, add Size, now time.Time) Reason {
 	batches := min(add.Rows, 1)
 	switch {
@@ -93,8 +93,8 @@ func (l Limits) Exceeded(u Usage, add Size, now time.Time) Reason {
 	}
 }
 
-// Admit returns a *LimitError for a batch that is beyond a limit even in a memtable of its own, for callers who refuse such a batch instead of
-// letting it go alone.
+// Admit returns a *LimitError for a batch that is beyond a limit even in a memtable of its own, for callers who
+// refuse such a batch instead of letting it go alone.
 func (l Limits) Admit(add Size) error {
 	rows := int64(MaxRows)
 	if l.Rows > 0 {

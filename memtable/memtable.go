@@ -13,7 +13,8 @@ import (
 	"github.com/memwal/memwal-go/internal/schema"
 )
 
-// ErrFrozen is returned for a batch appended to a frozen memtable: the writer captured a memtable that was rotated away.
+// ErrFrozen is returned for a batch appended to a frozen memtable: the writer captured a memtable that was rotated
+// away.
 var ErrFrozen = errors.New("memtable: it is frozen; append to the active one")
 
 // Config describes a memtable.
@@ -28,8 +29,8 @@ type Config struct {
 
 // Memtable holds the rows of one generation.
 //
-// Append and Freeze are called with the writer lock held. All other methods may be called from anywhere, as long as the caller
-// holds a reference.
+// Append and Freeze are called with the writer lock held. All other methods may be called from anywhere, as long
+// as the caller holds a reference.
 type Memtable struct {
 	config Config
 	keyed  bool // the table has a primary key, so rows can be superseded
@@ -41,7 +42,7 @@ type Memtable struct {
 	refs   atomic.Int64              // >= 1 while in use; the batches are released when it gets to 0
 }
 
-// Batch is a record batch in a memtable. It is lent.
+// Batch is a record batch in a memtable. It has at least one row. It is lent.
 type Batch struct {
 	Rec       arrow.RecordBatch
 	FirstSlot uint32 // slot of its first row
@@ -66,20 +67,25 @@ func New(c Config) *Memtable {
 	return m
 }
 
-// Append retains a batch of the storage schema and publishes it. window and pinned are its sizes in bytes, as in Size. The caller holds the
-// writer lock. On error, which is ErrFrozen or a *LimitError, nothing was stored.
+// Append retains a batch of the storage schema and publishes it. window and pinned are its sizes in bytes, as in
+// Size. A batch without rows is not stored, since it would take part in nothing. The caller holds the writer lock.
+// On error, which is ErrFrozen or a *LimitError, nothing was stored.
 func (m *Memtable) Append(rec arrow.RecordBatch, window, pinned int64) error {
 	if m.frozen.Load() {
 		return fmt.Errorf("%w (generation %d)", ErrFrozen, m.config.Generation)
 	}
 	n, rows := m.store.size()
-	if add := rec.NumRows(); add > MaxRows-int64(rows) {
+	add := rec.NumRows()
+	if add == 0 {
+		return nil
+	}
+	if add > MaxRows-int64(rows) {
 		return &LimitError{Limit: ByRows, Have: add + int64(rows), Max: MaxRows}
 	}
 	if n >= math.MaxUint32 {
 		return &LimitError{Limit: ByBatches, Have: int64(n) + 1, Max: math.MaxUint32}
 	}
-	if rows == 0 && rec.NumRows() > 0 {
+	if rows == 0 {
 		now := m.config.Now()
 		m.since.Store(&now)
 	}
@@ -123,7 +129,8 @@ func (m *Memtable) Batch(i int) Batch {
 	return m.store.batch(i)
 }
 
-// FindBatch returns which batch holds a slot, or Batches() when none does: the batch where a walk that starts at the slot starts.
+// FindBatch returns which batch holds a slot, or Batches() when none does: the batch where a walk that starts at
+// the slot starts.
 func (m *Memtable) FindBatch(slot uint32) int {
 	n, rows := m.store.size()
 	if slot >= rows {
@@ -145,7 +152,8 @@ func (m *Memtable) WindowBytes() int64 {
 	return m.store.window(n)
 }
 
-// PinnedBytes returns the bytes of the buffers that the batches keep alive. Buffers shared by several batches count for each.
+// PinnedBytes returns the bytes of the buffers that the batches keep alive. Buffers shared by several batches
+// count for each.
 func (m *Memtable) PinnedBytes() int64 { return m.pinned.Load() }
 
 // IndexBytes returns the memory of the index set.
@@ -164,7 +172,8 @@ func (m *Memtable) Usage() Usage {
 	return u
 }
 
-// Full tells whether the memtable must be rotated before add is appended at now; with a zero add, whether it is due to be sealed.
+// Full tells whether the memtable must be rotated before add is appended at now; with a zero add, whether it is
+// due to be sealed.
 func (m *Memtable) Full(l Limits, add Size, now time.Time) bool {
 	return l.Exceeded(m.Usage(), add, now) != ByNothing
 }
@@ -182,7 +191,8 @@ func (m *Memtable) Retain() {
 	}
 }
 
-// TryRetain takes a reference unless the last one is gone. It is for those who find a memtable in a list that may have changed since.
+// TryRetain takes a reference unless the last one is gone. It is for those who find a memtable in a list that may
+// have changed since.
 func (m *Memtable) TryRetain() bool {
 	for {
 		n := m.refs.Load()

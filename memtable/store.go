@@ -8,9 +8,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// The directory of a store has chunks of firstChunk, 2·firstChunk, 4·firstChunk, … batches. Chunks are filled and never moved, so an
-// append costs the same however many batches there are, and a reader needs no lock. Chunks of one size behind a growing
-// directory would do as well, but make the directory itself something to publish.
+// The directory of a store has chunks of firstChunk, 2·firstChunk, 4·firstChunk, … batches. Chunks are filled and
+// never moved, so an append costs the same however many batches there are, and a reader needs no lock. Chunks of
+// one size behind a growing directory would do as well, but make the directory itself something to publish.
 const (
 	firstChunkBits = 6
 	firstChunk     = 1 << firstChunkBits
@@ -19,9 +19,10 @@ const (
 
 // batchStore is an append-only list of record batches.
 //
-// One goroutine at a time calls append; any number may call the other methods beside it. Proof: append writes only to places at or
-// beyond the published count, then publishes the count with one atomic store; readers load the count first and look only
-// below it. What was published is not written again until clear, which needs that no reader is left.
+// One goroutine at a time calls append; any number may call the other methods beside it. Proof: append writes only
+// to places at or beyond the published count, then publishes the count with one atomic store; readers load the
+// count first and look only below it. What was published is not written again until clear, which needs that no
+// reader is left.
 type batchStore struct {
 	published atomic.Uint64 // batches<<32 | rows, so that both change together
 	chunks    [maxChunks]chunk
@@ -29,7 +30,7 @@ type batchStore struct {
 
 // chunk holds consecutive batches in columns, so that a search for a slot touches four bytes a batch.
 type chunk struct {
-	first []uint32            // first slot of each batch; never falls: first[i] + recs[i].NumRows() == first[i+1]
+	first []uint32            // first slot of each batch; grows: first[i] + recs[i].NumRows() == first[i+1]
 	recs  []arrow.RecordBatch // retained
 	bytes []int64             // window bytes of this batch and all before it, in all chunks; never falls
 }
@@ -47,7 +48,8 @@ func (s *batchStore) size() (batches int, rows uint32) {
 	return int(p >> 32), uint32(p)
 }
 
-// append retains a batch and publishes it. The caller has checked that both counts stay below 2^32.
+// append retains a batch and publishes it. The caller has checked that it has rows and that both counts stay below
+// 2^32.
 func (s *batchStore) append(rec arrow.RecordBatch, window int64) {
 	n, rows := s.size()
 	k, off := place(n)
@@ -73,8 +75,9 @@ func (s *batchStore) check(i int) {
 		before := s.batch(i - 1)
 		next = before.FirstSlot + uint32(before.Rec.NumRows())
 	}
-	if b := s.batch(i); b.FirstSlot != next || b.Window < 0 {
-		panic(fmt.Sprintf("memtable: batch %d starts at slot %d, want %d, and has %d window bytes", i, b.FirstSlot, next, b.Window))
+	if b := s.batch(i); b.FirstSlot != next || b.Window < 0 || b.Rec.NumRows() < 1 {
+		panic(fmt.Sprintf("memtable: batch %d starts at slot %d, want %d, and has %d rows and %d window bytes",
+			i, b.FirstSlot, next, b.Rec.NumRows(), b.Window))
 	}
 	if k, off := s.find(next); s.chunks[k].first[off] > next {
 		panic(fmt.Sprintf("memtable: slot %d is not found in the batch that holds it", next))
@@ -97,8 +100,7 @@ func (s *batchStore) batch(i int) Batch {
 	return Batch{Rec: c.recs[off], FirstSlot: c.first[off], Window: c.bytes[off] - s.window(i)}
 }
 
-// find returns the place of the last published batch whose first slot is not above slot. There must be a batch. Batches without rows have
-// the first slot of the batch after them, so the one found is the one that holds the slot, if any does.
+// find returns the place of the last published batch whose first slot is not above slot. There must be a batch.
 func (s *batchStore) find(slot uint32) (k, off int) {
 	n, rows := s.size()
 	k, last := place(n - 1)
@@ -111,11 +113,11 @@ func (s *batchStore) find(slot uint32) (k, off int) {
 	return k, search(first, slot, rows)
 }
 
-// search returns the index of the last value that is not above slot, in a sorted list with first[0] <= slot; end is a value
-// after the last, used for guessing only.
+// search returns the index of the last value that is not above slot, in a sorted list with first[0] <= slot; end
+// is a value after the last, used for guessing only.
 //
-// Batches mostly are of similar size, so the place is near where it would be if all were of one size. From there the distance is doubled
-// until the slot is passed, then halved: a few steps as a rule, two logarithms at worst.
+// Batches mostly are of similar size, so the place is near where it would be if all were of one size. From there
+// the distance is doubled until the slot is passed, then halved: a few steps as a rule, two logarithms at worst.
 func search(first []uint32, slot, end uint32) int {
 	low, high := 0, len(first) // first[low] <= slot, and slot < first[high] if there is such
 	guess := 0

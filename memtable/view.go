@@ -8,11 +8,12 @@ import (
 	"github.com/memwal/memwal-go/index"
 )
 
-// View is a memtable as it was when the shard had end rows: rows at or beyond that ordinal do not exist in it, and what they superseded
-// is still live. It is a value without a reference of its own: it is valid while its user holds one to the memtable.
+// View is a memtable as it was when the shard had end rows: rows at or beyond that ordinal do not exist in it, and
+// what they superseded is still live. It is a value without a reference of its own: it is valid while its user
+// holds one to the memtable.
 //
-// The bound must not be beyond the rows that were applied to the indexes, as is the case for one taken from the visible or the indexed
-// cursor. All methods may be called from any goroutine.
+// The bound must not be beyond the rows that were applied to the indexes, as is the case for one taken from the
+// visible or the indexed cursor. All methods may be called from any goroutine.
 type View struct {
 	m     *Memtable
 	bound uint32 // exclusive, in slots; <= m.Rows()
@@ -21,7 +22,8 @@ type View struct {
 // Run is a range of rows of one batch, From <= row < To.
 type Run struct{ From, To int }
 
-// View returns the memtable below the row ordinal end. An end before the first row gives an empty view, one after the last row gives all.
+// View returns the memtable below the row ordinal end. An end before the first row gives an empty view, one after
+// the last row gives all.
 func (m *Memtable) View(end uint64) View {
 	bound := m.Rows()
 	switch first := m.FirstRow(); {
@@ -64,14 +66,15 @@ func (v View) Range(name string, r index.Range) (iter.Seq[uint32], error) {
 	return v.m.set.Range(name, r, v.bound)
 }
 
-// RangeKeys is Range with the encoded key of each row, by which the ranges of several memtables are merged. A key is valid until the next
-// step.
+// RangeKeys is Range with the encoded key of each row, by which the ranges of several memtables are merged. A key
+// is valid until the next step.
 func (v View) RangeKeys(name string, r index.Range) (iter.Seq2[[]byte, uint32], error) {
 	return v.m.set.RangeKeys(name, r, v.bound)
 }
 
-// Runs returns, batch by batch in the order of writing, the live rows of the view. hidden excludes further ones: those that a newer memtable
-// supersedes, see HiddenBy; nil excludes none. Batches without such rows are left out. The slice of runs is valid until the next step.
+// Runs returns, batch by batch in the order of writing, the live rows of the view. hidden excludes further ones:
+// those that a newer memtable supersedes, see HiddenBy; nil excludes none. Batches without such rows are left out.
+// The slice of runs is valid until the next step.
 func (v View) Runs(hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[Batch, []Run] {
 	return func(yield func(Batch, []Run) bool) {
 		var runs []Run
@@ -117,8 +120,8 @@ func (v View) runsOf(b Batch, hidden func(arrow.RecordBatch, int) bool, runs []R
 	return runs
 }
 
-// Count returns the number of rows that Runs gives. It visits each row of a table with a primary key, and none of an append-only one
-// unless hidden is given.
+// Count returns the number of rows that Runs gives. It visits each row of a table with a primary key, and none of
+// an append-only one unless hidden is given.
 func (v View) Count(hidden func(rec arrow.RecordBatch, row int) bool) int64 {
 	if !v.m.keyed && hidden == nil {
 		return int64(v.bound)
@@ -132,8 +135,9 @@ func (v View) Count(hidden func(rec arrow.RecordBatch, row int) bool) int64 {
 	return n
 }
 
-// HiddenBy returns a function that tells which rows of an older memtable one of the newer views supersedes: those whose key it holds, as a row or
-// as a tombstone. It returns nil, which hides nothing, when there is nothing that could.
+// HiddenBy returns a function that tells which rows of an older memtable one of the newer views supersedes: those
+// whose key it holds, as a row or as a tombstone. It returns nil, which hides nothing, when there is nothing that
+// could.
 func HiddenBy(newer ...View) func(rec arrow.RecordBatch, row int) bool {
 	var holding []View
 	for _, v := range newer {

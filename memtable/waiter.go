@@ -5,8 +5,9 @@ import "context"
 // notWaiting is the position of a waiter that is in no heap.
 const notWaiting = -1
 
-// Waiter waits until a level has come to a target. Its outcome follows from the cursors alone, so it costs them nothing until somebody waits: a
-// waiter that is dropped without that needs no clean-up. All methods may be called from any goroutine, any number of times.
+// Waiter waits until a level has come to a target. Its outcome follows from the cursors alone, so it costs them
+// nothing until somebody waits: a waiter that is dropped without that needs no clean-up. All methods may be called
+// from any goroutine, any number of times.
 type Waiter struct {
 	cursors *Cursors
 	target  uint64
@@ -51,7 +52,8 @@ func (w *Waiter) Err() error {
 	return err
 }
 
-// Done is closed when the target was reached or the cursors failed; Err then tells which. A waiter whose Done was asked for is kept until then.
+// Done is closed when the target was reached or the cursors failed; Err then tells which. A waiter whose Done was
+// asked for is kept until then.
 func (w *Waiter) Done() <-chan struct{} {
 	c := w.cursors
 	c.mu.Lock()
@@ -67,8 +69,8 @@ func (w *Waiter) Done() <-chan struct{} {
 	return w.ch
 }
 
-// Wait waits until the target was reached, which returns nil, or the cursors failed, which returns their failure. The end of ctx ends this call only: it
-// returns the context's error, unless there is an outcome by then.
+// Wait waits until the target was reached, which returns nil, or the cursors failed, which returns their failure.
+// The end of ctx ends this call only: it returns the context's error, unless there is an outcome by then.
 func (w *Waiter) Wait(ctx context.Context) error {
 	if done, err := w.outcome(); done {
 		return err
