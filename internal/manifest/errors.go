@@ -52,8 +52,10 @@ func (e *CorruptError) Error() string {
 	return s
 }
 
-// Is makes every CorruptError match ErrCorrupt.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+// Is makes every CorruptError match ErrCorrupt, and the category of damaged log
+// entries: a caller who asks whether an object of the shard is damaged need not
+// know which.
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt || target == wal.ErrCorrupt }
 
 // Unwrap returns the cause, if there is one.
 func (e *CorruptError) Unwrap() error { return e.Err }

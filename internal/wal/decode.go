@@ -21,7 +21,11 @@ func DecodeHeader(data []byte) (Header, error) {
 	if err != nil {
 		return Header{}, err
 	}
-	return h, checkFence(h, s.last.fields)
+	if h.Fence && s.last.fields != 0 {
+		// It would fence, and hide its rows.
+		return Header{}, corruptf("fence has %d columns", s.last.fields)
+	}
+	return h, nil
 }
 
 // schemaMessage reads the first message, which must be a schema.
@@ -32,14 +36,6 @@ func (s *stream) schemaMessage() error {
 	}
 	if err != nil {
 		return asCorrupt("stream", err)
-	}
-	return nil
-}
-
-// checkFence refuses a fence with columns: it would fence, and hide its rows.
-func checkFence(h Header, fields int) error {
-	if h.Fence && fields != 0 {
-		return corruptf("fence has %d columns", fields)
 	}
 	return nil
 }

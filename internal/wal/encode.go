@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -47,6 +48,10 @@ func Encode(h Header, schema *arrow.Schema, recs []arrow.RecordBatch, side *Side
 	if err != nil {
 		return nil, err
 	}
+	if err := rebaseAll(schema, held); err != nil {
+		(&Encoded{held: held}).Release()
+		return nil, err
+	}
 	e := &Encoded{held: held, Kinds: side.kinds()}
 	for _, rec := range held {
 		e.Rows += rec.NumRows()
@@ -75,6 +80,19 @@ func EncodeFence(h Header) (objstore.Body, error) {
 		return nil, err
 	}
 	return c.finish(nil, KindFence, 0), nil
+}
+
+// rebaseAll replaces batches that arrow-go cannot write as they are.
+func rebaseAll(schema *arrow.Schema, held []arrow.RecordBatch) (err error) {
+	if !slices.ContainsFunc(schema.Fields(), func(f arrow.Field) bool { return needsRebase(f.Type) }) {
+		return nil
+	}
+	defer recoverAs(&err, "wal: encode entry: arrow-go")
+	for i, rec := range held {
+		held[i] = rebaseRecord(rec)
+		rec.Release()
+	}
+	return nil
 }
 
 // checkColumns refuses batches that are not of the schema: the stream would be

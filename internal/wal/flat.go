@@ -170,6 +170,15 @@ type flatMessage struct {
 	fields  int   // of a schema
 	buffers []flatBuffer
 	codec   int8 // -1: not compressed
+
+	// views is the number of view arrays in a batch under this schema, and
+	// dictViews that in the values of each dictionary.
+	views     int
+	dictViews map[int64]int
+	// viewCounts is how many view arrays a batch has numbers of buffers for; -1
+	// if it has no such list. dictID is the dictionary that the batch is for.
+	viewCounts int
+	dictID     int64
 }
 
 // flatBuffer is the place of a buffer in a message body.
@@ -213,6 +222,9 @@ func checkMessage(meta []byte, pair func(k, v string) error) (flatMessage, error
 	case flatRecordBatch:
 		return m, f.recordBatch(&m, header)
 	case flatDictionaryBatch:
+		if m.dictID, err = f.int64Field(header, 0); err != nil {
+			return m, err
+		}
 		batch, ok, err := f.child(header, 1)
 		if err != nil {
 			return m, err
@@ -273,51 +285,79 @@ func (f *flat) schema(m *flatMessage, t flatTable, pair func(k, v string) error)
 	}
 	return f.eachTable(t, 1, func(field flatTable) error {
 		m.fields++
-		return f.field(field, maxFlatDepth)
+		views, err := f.field(m, field, maxFlatDepth)
+		m.views += views
+		return err
 	})
 }
 
-// Type tags that have something of variable length below them.
+// Type tags that have something of variable length below them, and views.
 const (
-	flatTimestamp = 10
-	flatUnion     = 14
+	flatTimestamp  = 10
+	flatUnion      = 14
+	flatBinaryView = 23
+	flatUtf8View   = 24
 )
 
-func (f *flat) field(t flatTable, depth int) error {
+// field checks a field and returns how many view arrays a batch has for it.
+func (f *flat) field(m *flatMessage, t flatTable, depth int) (views int, err error) {
 	if depth == 0 {
-		return fmt.Errorf("fields nested deeper than %d", maxFlatDepth)
+		return 0, fmt.Errorf("fields nested deeper than %d", maxFlatDepth)
 	}
 	if _, err := f.text(t, 0); err != nil {
-		return err
+		return 0, err
 	}
-	tag, err := f.byteField(t, 2)
+	tag, err := f.fieldType(t)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	typ, ok, err := f.child(t, 3)
-	if err != nil {
-		return err
-	}
-	switch {
-	case ok && tag == flatTimestamp:
-		_, err = f.text(typ, 1)
-	case ok && tag == flatUnion:
-		_, _, err = f.vector(typ, 1, 4)
-	}
-	if err != nil {
-		return err
-	}
-	if dict, ok, err := f.child(t, 4); err != nil {
-		return err
-	} else if ok {
-		if _, _, err := f.child(dict, 1); err != nil { // index type
-			return err
-		}
+	if tag == flatBinaryView || tag == flatUtf8View {
+		views++
 	}
 	if err := f.pairs(t, 6, nil); err != nil {
-		return err
+		return 0, err
 	}
-	return f.eachTable(t, 5, func(child flatTable) error { return f.field(child, depth-1) })
+	err = f.eachTable(t, 5, func(child flatTable) error {
+		n, err := f.field(m, child, depth-1)
+		views += n
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	dict, ok, err := f.child(t, 4)
+	if err != nil || !ok {
+		return views, err
+	}
+	// A batch holds the indices; the values are in a batch of their own.
+	id, err := f.int64Field(dict, 0)
+	if err != nil {
+		return 0, err
+	}
+	if _, _, err := f.child(dict, 1); err != nil { // index type
+		return 0, err
+	}
+	if m.dictViews == nil {
+		m.dictViews = make(map[int64]int)
+	}
+	m.dictViews[id] = max(m.dictViews[id], views)
+	return 0, nil
+}
+
+// fieldType checks a field's type and returns its tag.
+func (f *flat) fieldType(t flatTable) (tag byte, err error) {
+	if tag, err = f.byteField(t, 2); err != nil {
+		return 0, err
+	}
+	typ, ok, err := f.child(t, 3)
+	switch {
+	case err != nil || !ok:
+	case tag == flatTimestamp:
+		_, err = f.text(typ, 1)
+	case tag == flatUnion:
+		_, _, err = f.vector(typ, 1, 4)
+	}
+	return tag, err
 }
 
 // maxRows is the most rows of one batch: rows of a memtable are numbered by 32 bits.
@@ -390,10 +430,15 @@ func (f *flat) buffers(m *flatMessage, t flatTable) error {
 
 // variadic checks the numbers of data buffers of view arrays.
 func (f *flat) variadic(m *flatMessage, t flatTable) error {
+	m.viewCounts = -1
+	if pos, err := f.slot(t, 4, 4); err != nil || pos == 0 {
+		return err
+	}
 	first, n, err := f.vector(t, 4, 8)
 	if err != nil {
 		return err
 	}
+	m.viewCounts = n
 	left := uint64(len(m.buffers))
 	for i := range n {
 		count := binary.LittleEndian.Uint64(f.b[first+8*i:])

@@ -26,10 +26,12 @@ type stream struct {
 	// maxExpanded bounds the bytes that compressed buffers expand to.
 	maxExpanded int64
 
-	// last is what the last message said, and pair takes a schema's metadata.
-	last flatMessage
-	pair func(k, v string) error
-	msg  *ipc.Message
+	// last is what the last message said, and schema what the schema did; pair
+	// takes a schema's metadata.
+	last   flatMessage
+	schema flatMessage
+	pair   func(k, v string) error
+	msg    *ipc.Message
 }
 
 func (s *stream) Retain()  {}
@@ -83,6 +85,9 @@ func (s *stream) next() (meta, body []byte, err error) {
 	if s.last, err = checkMessage(meta, s.pair); err != nil {
 		return nil, nil, fmt.Errorf("message at byte %d: %w", s.pos, err)
 	}
+	if err := s.checkViews(); err != nil {
+		return nil, nil, fmt.Errorf("message at byte %d: %w", s.pos, err)
+	}
 	if s.last.bodyLen > int64(len(rest)) {
 		return nil, nil, fmt.Errorf("message at byte %d has a body of %d bytes, %d are left", s.pos, s.last.bodyLen, len(rest))
 	}
@@ -92,6 +97,25 @@ func (s *stream) next() (meta, body []byte, err error) {
 	}
 	s.pos += 8 + int(n) + len(body)
 	return meta, body, nil
+}
+
+// checkViews checks that a batch has a number of buffers for each view array:
+// arrow-go reads past the end of the list, and allocates by what it finds there.
+func (s *stream) checkViews() error {
+	var want int
+	switch s.last.kind {
+	case flatSchema:
+		s.schema = s.last
+		return nil
+	case flatRecordBatch:
+		want = s.schema.views
+	case flatDictionaryBatch:
+		want = s.schema.dictViews[s.last.dictID]
+	}
+	if got := s.last.viewCounts; got >= 0 && got < want {
+		return fmt.Errorf("batch has buffer counts for %d of %d view arrays", got, want)
+	}
+	return nil
 }
 
 // Arrow's codec numbers.

@@ -90,6 +90,17 @@ func validateArray(dt arrow.DataType, data arrow.ArrayData) error {
 		return x.runs(dt)
 	case arrow.NestedType:
 		return x.nested(dt)
+	case *arrow.FixedSizeBinaryType:
+		if dt.ByteWidth < 0 {
+			return fmt.Errorf("values of %d bytes", dt.ByteWidth)
+		}
+		return x.fixed(1, x.end(), dt.ByteWidth)
+	case arrow.DecimalType:
+		digits := map[arrow.Type]int{arrow.DECIMAL32: 9, arrow.DECIMAL64: 18, arrow.DECIMAL128: 38, arrow.DECIMAL256: 76}[dt.ID()]
+		if p, s := int(dt.GetPrecision()), int(dt.GetScale()); p < 1 || p > digits || s < -digits || s > digits {
+			return fmt.Errorf("decimal of %d digits with scale %d", p, s)
+		}
+		return x.fixed(1, x.end(), dt.BitWidth()/8)
 	case arrow.FixedWidthDataType:
 		return x.fixed(1, x.end(), dt.BitWidth()/8)
 	}
