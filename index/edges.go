@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"math/rand/v2"
@@ -13,47 +14,75 @@ import (
 // edge is a place between two keys: right before, or right after, all keys that
 // begin with the edge's key, which has the first columns of an index key.
 type edge struct {
-	key   []byte
-	null  bool // the first column is null
-	word  uint64
+	key   []byte // empty: after the keys whose first column is null, before the others
 	after bool
 }
 
-func newEdge(c *keys.Codec, key []byte, after bool) *edge {
-	h := c.Head(key)
-	e := &edge{key: key, null: h.Null, word: h.Word, after: after}
-	if n := len(key) - 1; after && n < 8 { // without the leading marker
-		// What follows the key in longer ones is any byte: the edge is behind all.
-		e.word |= math.MaxUint64 >> (8 * n)
-	}
-	return e
+// placed is an edge in the order of one tree: the parts of it that decide most
+// comparisons, relative to the tree's lead.
+type placed struct {
+	edge
+	null bool   // the first column is null
+	side int    // where all keys with the tree's lead are on one side: -1 before them, 1 after
+	word uint64 // else
+	long bool   // the key goes on after word
 }
 
-// afterNulls is the edge between keys whose first column is null and the others.
-func afterNulls() *edge { return &edge{} }
+func (e *edge) place(l lead) *placed {
+	p := &placed{edge: *e}
+	rest := e.key
+	if len(rest) > 0 {
+		p.null = keys.LeadsNull(rest)
+		rest = rest[1:]
+	}
+	if !p.null {
+		n := min(len(rest), len(l))
+		switch d := bytes.Compare(rest[:n], l[:n]); {
+		case d != 0:
+			p.side = d
+		case n < len(l):
+			p.side = e.towards()
+		}
+		rest = rest[n:]
+	}
+	p.word, p.long = keys.LoadWord(rest), len(rest) > 8
+	if e.after && len(rest) < 8 {
+		// What follows the key in longer ones is any byte: the edge is behind all.
+		p.word |= math.MaxUint64 >> (8 * len(rest))
+	}
+	return p
+}
+
+// towards is the side of keys that begin with the edge's key on which it is.
+func (e *edge) towards() int {
+	if e.after {
+		return 1
+	}
+	return -1
+}
 
 // compareEdge tells on which side of an item the edge lies: negative before it,
 // positive behind it; never 0.
-func (o *ordered) compareEdge(e *edge, it item) int {
+func (o *ordered) compareEdge(e *placed, it item) int {
 	if null := it.tag&hasValue == 0; e.null != null {
 		if e.null {
 			return -1
 		}
 		return 1
 	}
+	if e.side != 0 {
+		return e.side
+	}
 	if d := cmp.Compare(e.word, it.word); d != 0 {
 		return d
 	}
-	if len(e.key) > 9 { // the head has a marker and eight bytes
+	if e.long {
 		rec, row := o.rows.Locate(it.slot)
 		if d := o.codec.CompareKey(e.key, rec, row); d != 0 {
 			return d
 		}
 	}
-	if e.after {
-		return 1
-	}
-	return -1
+	return e.towards()
 }
 
 // lessEdge is less where one of the items is an edge.
@@ -72,14 +101,14 @@ func (o *ordered) lessEdge(a, b item) bool {
 // goroutine looks it up, while it seeks. Seeks never wait for anything, so a free
 // entry turns up soon even if more goroutines seek than there are entries.
 type edges [edgeSlots]struct {
-	p atomic.Pointer[edge]
+	p atomic.Pointer[placed]
 	_ [56]byte // a cache line each
 }
 
 const edgeSlots = 64
 
 // acquire returns an item that stands for the edge until release.
-func (t *edges) acquire(e *edge) item {
+func (t *edges) acquire(e *placed) item {
 	for i := rand.Uint32(); ; i++ {
 		if n := i % edgeSlots; t[n].p.CompareAndSwap(nil, e) {
 			return item{tag: (n + 1) << edgeShift}
@@ -92,4 +121,4 @@ func (t *edges) acquire(e *edge) item {
 
 func (t *edges) release(it item) { t[it.tag>>edgeShift-1].p.Store(nil) }
 
-func (t *edges) at(n uint32) *edge { return t[n-1].p.Load() }
+func (t *edges) at(n uint32) *placed { return t[n-1].p.Load() }

@@ -99,8 +99,7 @@ func (e *NoIndexError) Error() string {
 
 func (e *NoIndexError) Is(target error) bool { return target == ErrNoIndex }
 
-// FailedError is the answer of an index that Fail has marked, or that has failed
-// while it applied a batch.
+// FailedError is the answer of an index that Fail has marked.
 type FailedError struct {
 	Index string
 	Err   error

@@ -1,8 +1,6 @@
 package index
 
 import (
-	"bytes"
-	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -56,9 +54,10 @@ type ordered struct {
 	root atomic.Pointer[root]
 
 	mu sync.Mutex
-	// Guarded by mu.
+	// Guarded by mu; only the writer changes them, so it reads without.
 	tree *btree.BTreeG[item]
 	next uint32 // all slots below it are in tree
+	lead lead   // of tree
 
 	size sizer
 
@@ -69,15 +68,19 @@ type ordered struct {
 	keys  []byte
 	ends  []int
 
+	// The writer's.
+	valued  bool   // a key whose first column is no null has come
+	rebuilt uint64 // items moved by rebuilds
+
 	// The item being inserted, where heads do not decide.
 	slot uint32
 	key  []byte
-	hint btree.PathHint
 }
 
 // root is an immutable tree with all slots below next.
 type root struct {
 	tree *btree.BTreeG[item]
+	lead lead
 	next uint32
 	used atomic.Bool
 }
@@ -107,7 +110,7 @@ const (
 
 func newOrdered(c *keys.Codec, rows Rows, live func(slot, bound uint32) bool) *ordered {
 	o := &ordered{codec: c, rows: rows, live: live}
-	o.tree = btree.NewBTreeGOptions(o.less, btree.Options{NoLocks: true, Degree: degree})
+	o.tree = o.newTree()
 	return o
 }
 
@@ -144,7 +147,6 @@ func (o *ordered) compareFull(a, b item) int {
 
 func (o *ordered) apply(b *batch) error {
 	o.collect(b)
-	o.sort(b.first)
 	for at := 0; at < len(o.items); at += insertStep {
 		o.insert(b.first, o.items[at:min(at+insertStep, len(o.items))])
 	}
@@ -166,59 +168,41 @@ func (o *ordered) trim() {
 // collect fills items, and keys where heads do not decide, from a batch.
 func (o *ordered) collect(b *batch) {
 	o.items = o.items[:0]
-	o.keys, o.ends = o.keys[:0], o.ends[:0]
 	if o.codec.Fixed() {
-		o.words = o.codec.Words(o.words[:0], b.rec)
+		o.collectWords(b)
+	} else {
+		o.collectKeys(b)
 	}
+}
+
+func (o *ordered) collectWords(b *batch) {
+	o.words = o.codec.Words(o.words[:0], b.rec)
 	nulls := o.codec.MayLeadNull(b.rec)
+	for row, w := range o.words {
+		if b.isDead(row) {
+			continue
+		}
+		it := item{word: w, slot: b.first + uint32(row), tag: hasValue | complete}
+		if nulls && o.codec.LeadNull(b.rec, row) {
+			it.word, it.tag = o.codec.Word(b.rec, row), complete
+		}
+		o.items = append(o.items, it)
+	}
+}
+
+func (o *ordered) collectKeys(b *batch) {
+	o.keys, o.ends = o.keys[:0], o.ends[:0]
 	for row := range b.rows {
-		dead := b.dead != nil && b.dead.Value(row)
-		it := item{slot: b.first + uint32(row)}
-		if o.codec.Fixed() {
-			it.word, it.tag = o.words[row], complete|hasValue
-			if nulls && o.codec.LeadNull(b.rec, row) {
-				it.word, it.tag = o.codec.Word(b.rec, row), complete
-			}
-		} else {
-			if !dead {
-				start := len(o.keys)
-				o.keys = o.codec.AppendRow(o.keys, b.rec, row)
-				it.setHead(o.codec.Head(o.keys[start:]))
-			}
-			o.ends = append(o.ends, len(o.keys))
+		if !b.isDead(row) {
+			o.keys = o.codec.AppendRow(o.keys, b.rec, row)
 		}
-		if !dead {
-			o.items = append(o.items, it)
-		}
+		o.ends = append(o.ends, len(o.keys))
 	}
-}
-
-// sort brings the batch into the order of the tree: neighbours go down the same
-// path, whose nodes and rows are in the processor's cache by then.
-func (o *ordered) sort(first uint32) {
-	slices.SortFunc(o.items, func(a, b item) int {
-		if d := cmp.Compare(a.tag&hasValue, b.tag&hasValue); d != 0 {
-			return d
+	o.follow(b)
+	for row := range b.rows {
+		if key := o.rowKey(row); len(key) > 0 {
+			o.items = append(o.items, o.lead.item(o.codec, key, b.first+uint32(row)))
 		}
-		if d := cmp.Compare(a.word, b.word); d != 0 {
-			return d
-		}
-		if a.tag&complete == 0 {
-			if d := bytes.Compare(o.rowKey(int(a.slot-first)), o.rowKey(int(b.slot-first))); d != 0 {
-				return d
-			}
-		}
-		return cmp.Compare(a.slot, b.slot)
-	})
-}
-
-func (it *item) setHead(h keys.Head) {
-	it.word = h.Word
-	if !h.Null {
-		it.tag |= hasValue
-	}
-	if h.Complete {
-		it.tag |= complete
 	}
 }
 
@@ -230,7 +214,7 @@ func (o *ordered) insert(first uint32, items []item) {
 			o.slot = it.slot
 			o.key = o.rowKey(int(it.slot - first))
 		}
-		o.tree.SetHint(it, &o.hint)
+		o.tree.Set(it)
 	}
 	o.size.observe(o.tree)
 }
@@ -251,7 +235,7 @@ func (o *ordered) publish(next uint32) {
 	o.next = next
 	if r := o.root.Load(); r != nil {
 		if r.used.Load() {
-			o.root.Store(&root{tree: o.tree.Copy(), next: next})
+			o.root.Store(&root{tree: o.tree.Copy(), lead: o.lead, next: next})
 		} else {
 			o.root.Store(nil)
 		}
@@ -259,23 +243,23 @@ func (o *ordered) publish(next uint32) {
 }
 
 // at is an immutable tree with all slots below bound.
-func (o *ordered) at(bound uint32) *btree.BTreeG[item] {
+func (o *ordered) at(bound uint32) *root {
 	if r := o.root.Load(); r != nil && r.next >= bound {
 		if !r.used.Load() {
 			r.used.Store(true)
 		}
-		return r.tree
+		return r
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if r := o.root.Load(); r != nil && r.next >= bound {
 		r.used.Store(true)
-		return r.tree
+		return r
 	}
-	r := &root{tree: o.tree.Copy(), next: o.next}
+	r := &root{tree: o.tree.Copy(), lead: o.lead, next: o.next}
 	r.used.Store(true)
 	o.root.Store(r)
-	return r.tree
+	return r
 }
 
 func (o *ordered) bytes() int64 { return o.size.bytes() }

@@ -58,7 +58,7 @@ func (p *primary) apply(b *batch) error {
 // insert makes the row the newest version of its key, whose hash is given.
 func (p *primary) insert(b *batch, row int, hash uint64) {
 	slot := b.first + uint32(row)
-	if b.dead != nil && b.dead.Value(row) {
+	if b.isDead(row) {
 		p.versions.bury(slot)
 	}
 	sh := &p.shards[hash>>(64-shardBits)]

@@ -32,7 +32,7 @@ type scan struct {
 }
 
 // gap is a part of the order between two edges.
-type gap struct{ from, to *edge }
+type gap struct{ from, to edge }
 
 func newScan(c *keys.Codec, r Range, bound uint32) (*scan, error) {
 	s := &scan{reverse: r.Reverse, bound: bound}
@@ -41,14 +41,14 @@ func newScan(c *keys.Codec, r Range, bound uint32) (*scan, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.low = newEdge(c, key, r.LowOpen)
+		s.low = &edge{key, r.LowOpen}
 	}
 	if len(r.High) > 0 {
 		key, err := c.AppendPrefix(nil, r.High)
 		if err != nil {
 			return nil, err
 		}
-		s.high = newEdge(c, key, !r.HighOpen)
+		s.high = &edge{key, !r.HighOpen}
 		if err := s.leaveOutNulls(c, r); err != nil {
 			return nil, err
 		}
@@ -67,7 +67,7 @@ func (s *scan) leaveOutNulls(c *keys.Codec, r Range) error {
 		}
 		if i == 0 {
 			if s.low == nil {
-				s.low = afterNulls()
+				s.low = new(edge)
 			}
 			continue
 		}
@@ -76,62 +76,94 @@ func (s *scan) leaveOutNulls(c *keys.Codec, r Range) error {
 		if err != nil {
 			return err
 		}
-		s.gaps = append(s.gaps, gap{newEdge(c, key, false), newEdge(c, key, true)})
+		s.gaps = append(s.gaps, gap{edge{key, false}, edge{key, true}})
 	}
 	return nil
 }
 
+// path is a scan placed in one tree.
+type path struct {
+	it        btree.IterG[item]
+	low, high *placed
+	gaps      []placedGap
+	reverse   bool
+}
+
+type placedGap struct{ from, to *placed }
+
+func (s *scan) place(l lead) *path {
+	p := &path{reverse: s.reverse}
+	if s.low != nil {
+		p.low = s.low.place(l)
+	}
+	if s.high != nil {
+		p.high = s.high.place(l)
+	}
+	for i := range s.gaps {
+		p.gaps = append(p.gaps, placedGap{s.gaps[i].from.place(l), s.gaps[i].to.place(l)})
+	}
+	return p
+}
+
 // run yields the live slots of the scan, until yield returns false.
 func (o *ordered) run(s *scan, yield func(uint32) bool) {
-	var it btree.IterG[item]
-	it.Init(o.at(s.bound), false)
-	defer it.Release()
-	step, ok := it.Next, false
-	if s.reverse {
-		step = it.Prev
-		ok = o.seekBefore(&it, s.high)
-	} else {
-		ok = o.seekAfter(&it, s.low)
-	}
-	for ok {
-		x := it.Item()
-		if o.past(s, x) {
+	r := o.at(s.bound)
+	p := s.place(r.lead)
+	p.it.Init(r.tree, false)
+	defer p.it.Release()
+	for ok := o.start(p); ok; {
+		x := p.it.Item()
+		if o.past(p, x) {
 			return
 		}
-		if g := o.gapOf(s, x); g != nil {
-			if s.reverse {
-				ok = o.seekBefore(&it, g.from)
-			} else {
-				ok = o.seekAfter(&it, g.to)
-			}
+		if g := o.gapOf(p, x); g != nil {
+			ok = o.leave(p, g)
 			continue
 		}
 		if o.live(x.slot, s.bound) && !yield(x.slot) {
 			return
 		}
-		ok = step()
+		if p.reverse {
+			ok = p.it.Prev()
+		} else {
+			ok = p.it.Next()
+		}
 	}
+}
+
+func (o *ordered) start(p *path) bool {
+	if p.reverse {
+		return o.seekBefore(&p.it, p.high)
+	}
+	return o.seekAfter(&p.it, p.low)
 }
 
 // past tells whether an item lies beyond the end that the scan runs towards.
-func (o *ordered) past(s *scan, x item) bool {
-	if s.reverse {
-		return s.low != nil && o.compareEdge(s.low, x) > 0
+func (o *ordered) past(p *path, x item) bool {
+	if p.reverse {
+		return p.low != nil && o.compareEdge(p.low, x) > 0
 	}
-	return s.high != nil && o.compareEdge(s.high, x) < 0
+	return p.high != nil && o.compareEdge(p.high, x) < 0
 }
 
-func (o *ordered) gapOf(s *scan, x item) *gap {
-	for i := range s.gaps {
-		if g := &s.gaps[i]; o.compareEdge(g.from, x) < 0 && o.compareEdge(g.to, x) > 0 {
+func (o *ordered) gapOf(p *path, x item) *placedGap {
+	for i := range p.gaps {
+		if g := &p.gaps[i]; o.compareEdge(g.from, x) < 0 && o.compareEdge(g.to, x) > 0 {
 			return g
 		}
 	}
 	return nil
 }
 
+func (o *ordered) leave(p *path, g *placedGap) bool {
+	if p.reverse {
+		return o.seekBefore(&p.it, g.from)
+	}
+	return o.seekAfter(&p.it, g.to)
+}
+
 // seekAfter moves to the first item behind an edge; nil: the first of all.
-func (o *ordered) seekAfter(it *btree.IterG[item], e *edge) bool {
+func (o *ordered) seekAfter(it *btree.IterG[item], e *placed) bool {
 	if e == nil {
 		return it.First()
 	}
@@ -141,7 +173,7 @@ func (o *ordered) seekAfter(it *btree.IterG[item], e *edge) bool {
 }
 
 // seekBefore moves to the last item before an edge; nil: the last of all.
-func (o *ordered) seekBefore(it *btree.IterG[item], e *edge) bool {
+func (o *ordered) seekBefore(it *btree.IterG[item], e *placed) bool {
 	if e == nil {
 		return it.Last()
 	}

@@ -51,6 +51,8 @@ type batch struct {
 	dead  *array.Boolean // the tombstone column; nil: no row of the batch is one
 }
 
+func (b *batch) isDead(row int) bool { return b.dead != nil && b.dead.Value(row) }
+
 // NewSet returns the empty indexes of a memtable. Its memory is freed when the
 // last reference to it goes.
 func (s *Spec) NewSet(rows Rows) *Set {
@@ -275,12 +277,12 @@ func (s *Set) scan(name string, r Range, bound uint32) (*ordered, *scan, error) 
 	if m == nil {
 		return nil, nil, &NoIndexError{Index: name, Kind: KindOrdered}
 	}
+	if f := m.failed.Load(); f != nil {
+		return nil, nil, f
+	}
 	o, ok := m.impl.(*ordered)
 	if !ok {
 		return nil, nil, &NoIndexError{Index: name, Kind: KindOrdered}
-	}
-	if f := m.failed.Load(); f != nil {
-		return nil, nil, f
 	}
 	sc, err := newScan(o.codec, r, min(bound, s.Applied()))
 	return o, sc, err

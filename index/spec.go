@@ -65,10 +65,8 @@ type batchColumns struct {
 // null in the primary key, a key that is too long. Apply relies on it.
 func (s *Spec) Check(rec arrow.RecordBatch) error {
 	b := batchColumns{rec: rec, same: rec.Schema() == s.schema}
-	if s.tombstone >= 0 {
-		if err := s.hasColumns(b, PrimaryKey, []int{s.tombstone}); err != nil {
-			return err
-		}
+	if err := s.checkTombstones(b); err != nil {
+		return err
 	}
 	if s.key != nil {
 		if err := s.hasColumns(b, PrimaryKey, s.keyCols); err != nil {
@@ -86,6 +84,20 @@ func (s *Spec) Check(rec arrow.RecordBatch) error {
 		if err := k.check(b); err != nil {
 			return &BatchError{Index: name, Err: err}
 		}
+	}
+	return nil
+}
+
+func (s *Spec) checkTombstones(b batchColumns) error {
+	if s.tombstone < 0 {
+		return nil
+	}
+	if err := s.hasColumns(b, PrimaryKey, []int{s.tombstone}); err != nil {
+		return err
+	}
+	if n := b.rec.Column(s.tombstone).NullN(); n > 0 {
+		return &BatchError{Index: PrimaryKey, Column: s.schema.Field(s.tombstone).Name, Err: fmt.Errorf(
+			"%d of %d rows are null, expected true or false", n, b.rec.NumRows())}
 	}
 	return nil
 }
@@ -127,7 +139,7 @@ func (k Key) Bytes() []byte { return k.bytes }
 
 // Key makes a primary key from Go values, one a key column in the order of the
 // primary key. Values must be exactly of the columns' types, or it is a
-// *ValueError: see the table at keys.Codec.AppendValues, repeated in doc.go.
+// *ValueError; the package comment has the table.
 func (s *Spec) Key(vals ...any) (Key, error) {
 	if s.key == nil {
 		return Key{}, &NoIndexError{Index: PrimaryKey, Kind: "primary key"}

@@ -162,6 +162,10 @@ func (c *Codec) Head(key []byte) Head {
 	return h
 }
 
+// LeadsNull tells whether the first column of a key is null. The codec allows
+// nulls.
+func LeadsNull(key []byte) bool { return key[0] == markNull }
+
 // LoadWord reads up to eight bytes big-endian, padded with zeros.
 func LoadWord(b []byte) uint64 {
 	if len(b) >= 8 {
