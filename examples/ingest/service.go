@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"net/http"
 	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/memwal/memwal-go/memwal"
 )
 
@@ -39,22 +44,22 @@ func newService(w *memwal.Writer) http.Handler {
 
 // post takes NDJSON. It answers once every row is durable. The batches are put
 // without waiting for each other, so a request pays for one append, not several.
+// A line that makes no sense ends the request; rows of the batches before it may
+// have been stored, and sending the whole again is harmless: they are upserts.
 func (s *service) post(rw http.ResponseWriter, req *http.Request) {
-	r := array.NewJSONReader(http.MaxBytesReader(rw, req.Body, maxBody), eventSchema, array.WithChunk(batchRows))
-	defer r.Release()
 	var tickets []*memwal.Ticket
 	var rows int64
-	for r.Next() {
-		t, err := s.w.PutAsync(req.Context(), r.RecordBatch())
+	for rec, err := range batches(http.MaxBytesReader(rw, req.Body, maxBody)) {
+		if err != nil {
+			http.Error(rw, err.Error(), http.StatusBadRequest)
+			return
+		}
+		t, err := s.w.PutAsync(req.Context(), rec)
 		if err != nil {
 			fail(rw, err)
 			return
 		}
 		tickets, rows = append(tickets, t), rows+t.Rows()
-	}
-	if err := r.Err(); err != nil {
-		http.Error(rw, err.Error(), http.StatusBadRequest)
-		return
 	}
 	for _, t := range tickets {
 		if err := t.Wait(req.Context()); err != nil {
@@ -63,6 +68,39 @@ func (s *service) post(rw http.ResponseWriter, req *http.Request) {
 		}
 	}
 	fmt.Fprintf(rw, "{\"rows\":%d}\n", rows)
+}
+
+// batches reads JSON documents, one a line, into batches, which it lends.
+func batches(r io.Reader) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		b := array.NewRecordBuilder(memory.DefaultAllocator, eventSchema)
+		defer b.Release()
+		give := func() bool {
+			rec := b.NewRecordBatch()
+			defer rec.Release()
+			return rec.NumRows() == 0 || yield(rec, nil)
+		}
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, maxBody)
+		for n := 1; lines.Scan(); n++ {
+			line := bytes.TrimSpace(lines.Bytes())
+			if len(line) == 0 {
+				continue
+			}
+			if err := b.UnmarshalJSON(line); err != nil {
+				yield(nil, fmt.Errorf("line %d: %w", n, err))
+				return
+			}
+			if b.Field(0).Len() == batchRows && !give() {
+				return
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(nil, err)
+			return
+		}
+		give()
+	}
 }
 
 // get returns one row by its key.

@@ -1,6 +1,9 @@
+// This module only names the MinIO server as a tool of the tests. It is apart
+// from the library because MinIO is under the AGPL: `go tool` builds it as a
+// program of its own, and nothing links it. Its dependencies do not become ours.
 module github.com/memwal/memwal-go/internal/miniotest/server
 
-go 1.26.8
+go 1.26.0
 
 tool github.com/minio/minio
 
