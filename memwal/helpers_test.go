@@ -139,3 +139,9 @@ func readRows(t testing.TB, r array.RecordReader) []testRow {
 	}
 	return rows
 }
+
+// testBatch is a batch and the id of its first row.
+type testBatch struct {
+	first int64
+	rec   arrow.RecordBatch
+}
