@@ -1,79 +1,48 @@
-// Package miniotest gives tests a real S3 store: a MinIO server that the first
-// test of a process starts and that ends with the process, or the store that
-// MEMWAL_S3_URL names.
 package miniotest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/memwal/memwal-go/internal/miniotest/minio"
 	"github.com/memwal/memwal-go/objstore"
 )
 
-// EnvURL names the environment variable that holds the URL of another store to
-// run the tests against. Each test works below a prefix of its own.
-const EnvURL = "MEMWAL_S3_URL"
+// Bucket is the bucket of the shared server, which all tests use, each below
+// its own prefix.
+const Bucket = "memwal"
 
-const bucket = "memwal"
+// buildAndStart bounds everything that comes before the first request.
+const buildAndStart = 15 * time.Minute
 
-// shared is the server of this process. It is stopped by its supervisor when the
-// process ends.
+// shared is the server of this process. It is not stopped by a test: its
+// watchdog stops it when the process ends.
 var shared = sync.OnceValues(func() (*minio.Server, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), buildAndStart)
 	defer cancel()
-	s, err := minio.Start(ctx, "")
+	s, err := minio.Run(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	return s, s.CreateBucket(ctx, bucket)
+	return s, s.CreateBucket(ctx, Bucket)
 })
 
-// Store returns an empty store for one test, closed with it. It skips with
-// -short. A server that cannot be built or started fails the test.
-func Store(tb testing.TB) objstore.Store {
+// Start returns the MinIO of this test process, with the bucket [Bucket]. All
+// tests share it: do not close it. With -short the test is skipped.
+//
+// Tests of what any S3 service can do use [Store] or [StoreURL] instead, which
+// know MEMWAL_S3_URL.
+func Start(tb testing.TB) *minio.Server {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip("-short: not run against a MinIO server")
-	}
-	s, err := open(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			tb.Errorf("close store: %v", err)
-		}
-	})
-	return objstore.Prefix(s, uuid.NewString())
-}
-
-func open(ctx context.Context) (objstore.Store, error) {
-	if url := os.Getenv(EnvURL); url != "" {
-		s, err := objstore.Open(ctx, url)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", EnvURL, err)
-		}
-		return s, nil
-	}
-	server, err := shared()
-	if err != nil {
-		return nil, err
-	}
-	return objstore.NewS3(server.Client(), bucket, "", nil), nil
-}
-
-// Server returns the MinIO server of this process, for tests that need its
-// address. It skips with -short, and where MEMWAL_S3_URL names another store.
-func Server(tb testing.TB) *minio.Server {
-	tb.Helper()
-	if testing.Short() || os.Getenv(EnvURL) != "" {
-		tb.Skip("not run against a MinIO server of our own")
+		tb.Skip("no MinIO with -short")
 	}
 	s, err := shared()
 	if err != nil {
@@ -82,5 +51,72 @@ func Server(tb testing.TB) *minio.Server {
 	return s
 }
 
-// Bucket is the bucket that Server has.
-const Bucket = bucket
+// Store returns an empty store in a real S3 service, which is closed with the
+// test.
+func Store(tb testing.TB) objstore.Store {
+	tb.Helper()
+	var s objstore.Store
+	if base := external(tb); base != nil {
+		var err error
+		if s, err = objstore.Open(tb.Context(), below(tb, base)); err != nil {
+			tb.Fatal(err)
+		}
+	} else {
+		s = Start(tb).Store(Bucket, prefix(tb))
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// StoreURL returns the URL of an empty store in a real S3 service, for
+// objstore.Open in this process or in a child of it. It sets the credentials in the
+// environment, as far as they are not there already, for the length of the test; hence
+// the test must not be parallel.
+func StoreURL(tb testing.TB) string {
+	tb.Helper()
+	if base := external(tb); base != nil {
+		return below(tb, base)
+	}
+	s := Start(tb)
+	for _, v := range s.Env() {
+		name, value, _ := strings.Cut(v, "=")
+		tb.Setenv(name, value)
+	}
+	return s.URL(Bucket, prefix(tb))
+}
+
+// external returns what MEMWAL_S3_URL says, or nil.
+func external(tb testing.TB) *url.URL {
+	tb.Helper()
+	raw := os.Getenv("MEMWAL_S3_URL")
+	if raw == "" {
+		return nil
+	}
+	if testing.Short() {
+		tb.Skip("no S3 service with -short")
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "s3" {
+		tb.Fatalf("MEMWAL_S3_URL=%s: want s3://bucket/prefix?…: %v", raw, err)
+	}
+	return u
+}
+
+func below(tb testing.TB, base *url.URL) string {
+	return base.JoinPath(prefix(tb)).String()
+}
+
+// prefix returns a prefix that no other test has, here or elsewhere.
+func prefix(tb testing.TB) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 0x80 && (r == '/' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
+			return r
+		}
+		return '-'
+	}, tb.Name())
+	return fmt.Sprintf("%.150s-%s", strings.ReplaceAll(name, "/", "-"), strings.ToLower(rand.Text())[:12])
+}

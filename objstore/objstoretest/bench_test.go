@@ -17,7 +17,7 @@ import (
 //
 // What the client itself takes shows with -cpuprofile; MinIO takes the rest.
 func BenchmarkS3Put(b *testing.B) {
-	srv := miniotest.Server(b)
+	srv := miniotest.Start(b)
 	for _, size := range []int{1 << 20, 10 << 20} {
 		for _, sign := range []bool{false, true} {
 			b.Run(fmt.Sprintf("size=%dMiB/signed=%v", size>>20, sign), func(b *testing.B) {

@@ -44,7 +44,8 @@ type S3 struct {
 	// Fault, where set, is asked about every request.
 	Fault func(S3Request) S3Fault
 
-	server *httptest.Server
+	server  *httptest.Server
+	closing chan struct{} // closed at the end of the test
 
 	// mu guards the fields below.
 	mu       sync.Mutex
@@ -88,10 +89,11 @@ type S3Fault struct {
 
 // StartS3 starts a service with an empty bucket, which ends with the test.
 func StartS3(tb testing.TB) *S3 {
-	s := &S3{objects: make(map[string]s3Object)}
+	s := &S3{objects: make(map[string]s3Object), closing: make(chan struct{})}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
 	tb.Cleanup(func() {
-		s.server.CloseClientConnections() // requests that are being delayed
+		close(s.closing)
+		s.server.CloseClientConnections()
 		s.server.Close()
 	})
 	return s
@@ -148,8 +150,9 @@ func (s *S3) serve(w http.ResponseWriter, r *http.Request) {
 	if s.Fault != nil {
 		fault = s.Fault(req)
 	}
-	if fault.Delay > 0 {
-		time.Sleep(fault.Delay)
+	select {
+	case <-time.After(fault.Delay):
+	case <-s.closing: // or the end of the test would wait for it
 	}
 	broken := fault.Reset || fault.Status != 0
 	if broken && fault.After {
