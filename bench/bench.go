@@ -1,0 +1,301 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/google/uuid"
+	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/memwal"
+)
+
+// prepareBytes of input are ready before the clock starts.
+const prepareBytes = 256 << 20
+
+// bench is one run of the program.
+type bench struct {
+	c              *config
+	stdout, stderr io.Writer
+
+	in     *input
+	feed   feed
+	store  *openedStore
+	shard  uuid.UUID
+	report report
+}
+
+func newBench(c *config, stdout, stderr io.Writer) *bench {
+	return &bench{c: c, stdout: stdout, stderr: stderr, shard: uuid.New()}
+}
+
+// run measures, verifies and reports. What was measured before a failure is
+// reported too.
+func (b *bench) run(ctx context.Context) (err error) {
+	prof, err := b.setup(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.teardown()) }()
+	o, err := b.options()
+	if err != nil {
+		return err
+	}
+	w, err := memwal.Open(ctx, b.store, b.shard, b.in.Schema(), o)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return errInterrupted
+	case errors.Is(err, memwal.ErrInvalid):
+		return &usageError{err} // an option out of bounds comes from a flag
+	case err != nil:
+		return fmt.Errorf("open a shard in %s: %w", b.store.where, err)
+	}
+	b.printHead(o)
+	err = b.measure(ctx, w, prof)
+	b.report.printIngest(b.stdout)
+	interrupted := ctx.Err() != nil
+	if err == nil && !interrupted {
+		err = b.reopen(ctx, o)
+		interrupted = err != nil && ctx.Err() != nil
+	}
+	if b.c.JSON != "" {
+		err = errors.Join(err, b.report.writeJSON(b.c.JSON))
+	}
+	if interrupted && (err == nil || errors.Is(err, context.Canceled)) {
+		return errInterrupted
+	}
+	return err
+}
+
+// setup prepares everything but the shard. After an error nothing is open.
+func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
+	if b.in, err = openInput(b.c); err != nil {
+		return nil, err
+	}
+	if prof, err = openProfiles(b.c); err != nil {
+		return nil, err
+	}
+	if b.feed, err = prepare(b.in, b.c.Duration > 0, prepareBytes); err != nil {
+		return nil, err
+	}
+	if b.store, err = openStore(ctx, b.c); err != nil {
+		b.feed.close()
+		return nil, err
+	}
+	b.report.Options = b.c.opts
+	return prof, nil
+}
+
+func (b *bench) teardown() error {
+	b.feed.close()
+	if err := b.store.Close(); err != nil {
+		return fmt.Errorf("close the store: %w", err)
+	}
+	return nil
+}
+
+// options translates the flags.
+func (b *bench) options() (*memwal.Options, error) {
+	c := b.c
+	o := &memwal.Options{
+		FlushInterval: c.Interval, FlushBytes: int64(c.FlushBytes), MaxEntryBytes: int64(c.MaxEntryBytes),
+		MaxInFlight: c.InFlight, MaxResidentBytes: int64(c.MaxResident), WALOnly: !c.Memtable,
+	}
+	if c.Interval == 0 {
+		o.FlushInterval = -1 // zero is the default there
+	}
+	if c.Indexed {
+		o.Visibility = memwal.VisibleIndexed
+	}
+	if c.Compress != "none" {
+		o.Compression = memwal.Compression(c.Compress)
+	}
+	if c.keyed() {
+		o.PrimaryKey = b.in.key
+	}
+	if c.Index == indexOrdered || c.Index == indexAll {
+		col, err := b.orderedColumn()
+		if err != nil {
+			return nil, err
+		}
+		o.Indexes = []index.Config{index.Ordered{Name: "ordered", Columns: []index.Column{{Name: col}}}}
+	}
+	return o, nil
+}
+
+// orderedColumn is the first column that is no key and has an order, or the
+// first key column where there is no other.
+func (b *bench) orderedColumn() (string, error) {
+	key := map[string]bool{}
+	for _, k := range b.in.key {
+		key[k] = true
+	}
+	first := ""
+	for _, f := range b.in.Schema().Fields() {
+		if !orderable(f.Type) {
+			continue
+		}
+		if !key[f.Name] {
+			return f.Name, nil
+		}
+		if first == "" {
+			first = f.Name
+		}
+	}
+	if first == "" {
+		return "", usagef("-index %s: no column of the input has an order", b.c.Index)
+	}
+	return first, nil
+}
+
+// orderable names the types that surely can be indexed; memwal may know more.
+func orderable(t arrow.DataType) bool {
+	switch id := t.ID(); id {
+	case arrow.STRING, arrow.LARGE_STRING, arrow.BINARY, arrow.LARGE_BINARY, arrow.DATE32, arrow.DATE64, arrow.TIMESTAMP:
+		return true
+	default:
+		return arrow.IsInteger(id) || id == arrow.FLOAT32 || id == arrow.FLOAT64
+	}
+}
+
+// measure ingests, closes w, and fills the report, whatever happens.
+func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) error {
+	all, _ := b.feed.ahead()
+	in := &ingest{
+		w: w, feed: b.feed, writers: b.c.Writers, async: int(b.c.Async), rate: b.c.Rate,
+		limit: b.c.Duration, flush: b.c.Indexed,
+	}
+	runtime.GC() // of what the preparation left
+	if err := prof.start(); err != nil {
+		return fmt.Errorf("start the CPU profile: %w", err)
+	}
+	stopBar := func() {}
+	if width, ok := terminalWidth(b.stderr); ok {
+		stopBar = startBar(b.stderr, width, in, b.feed.rows()).stop
+	}
+	cpu, before := cpuTime(), b.store.counters.Snapshot()
+	err := in.run(ctx)
+	cpu, after := cpuTime()-cpu, b.store.counters.Snapshot()
+	stopBar()
+	err = errors.Join(err, prof.heap())
+
+	closing := time.Now()
+	cerr := w.Close(context.Background())
+	r := &b.report
+	r.CloseS = time.Since(closing).Seconds()
+	if err == nil { // a writer that has failed says the same again
+		err = cerr
+	}
+	err = errors.Join(err, prof.stop())
+
+	r.Rows, r.Batches, r.ArrowBytes = in.rows.Load(), in.batches.Load(), in.bytes.Load()
+	r.Bytes = int64(after.BytesWritten - before.BytesWritten)
+	r.Puts = int64(after.Puts() - before.Puts())
+	r.Seconds, r.CPUS, r.AckMS = in.elapsed.Seconds(), cpu.Seconds(), in.latency.values()
+	r.PeakRSSMB = float64(peakMemory()) / 1e6
+	r.Preparing = !all
+	r.derive()
+	if errors.Is(err, memwal.ErrBackpressure) {
+		err = fmt.Errorf("%w (rows stay in memory: give a larger -max-resident-bytes, or -memtable=false)", err)
+	}
+	return err
+}
+
+// reopen opens the shard again, as another process would, and verifies it.
+func (b *bench) reopen(ctx context.Context, o *memwal.Options) error {
+	if !b.c.Reopen {
+		return nil
+	}
+	if bound := int64(b.c.MaxResident) / 2; !b.c.Memtable && !b.c.set["reopen"] && b.report.ArrowBytes > bound {
+		fmt.Fprintf(b.stdout, "%-13sno: the rows may not fit into -max-resident-bytes; -reopen does it anyway\n", "verified")
+		return nil
+	}
+	again := *o
+	again.WALOnly = false
+	start := time.Now()
+	w, err := memwal.Open(ctx, b.store, b.shard, b.in.Schema(), &again)
+	if err != nil {
+		return fmt.Errorf("reopen the shard: %w", err)
+	}
+	b.report.ReopenS = time.Since(start).Seconds()
+	n, err := b.verify(ctx, w)
+	b.report.VerifiedRows = n
+	if err != nil {
+		err = fmt.Errorf("verify: %w", err)
+	} else {
+		b.report.printReopen(b.stdout)
+	}
+	return errors.Join(err, w.Close(context.Background()))
+}
+
+// verify compares what w has with the batches that were acknowledged.
+func (b *bench) verify(ctx context.Context, w *memwal.Writer) (int64, error) {
+	s, err := w.Snapshot()
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	c := &check{schema: b.in.Schema(), unique: b.in.unique, ordered: b.c.Writers == 1}
+	if b.c.keyed() {
+		c.key = b.in.key
+	}
+	want := func() iter.Seq2[arrow.RecordBatch, error] { return b.feed.replay(b.report.Batches) }
+	return c.verify(want, func() iter.Seq2[arrow.RecordBatch, error] { return scan(ctx, s) })
+}
+
+// scan yields every row of s. The receiver owns the batches.
+func scan(ctx context.Context, s *memwal.Snapshot) iter.Seq2[arrow.RecordBatch, error] {
+	return func(yield func(arrow.RecordBatch, error) bool) {
+		for rec, err := range s.All(ctx, memwal.ScanOptions{}) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			rec.Retain()
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+// printHead says what is about to be measured.
+func (b *bench) printHead(o *memwal.Options) {
+	var how []string
+	if o.WALOnly {
+		how = append(how, "log only")
+	}
+	if len(o.PrimaryKey) > 0 {
+		how = append(how, "primary key "+strings.Join(o.PrimaryKey, ", "))
+	}
+	for _, ix := range o.Indexes {
+		if ord, ok := ix.(index.Ordered); ok {
+			how = append(how, "ordered index on "+ord.Columns[0].Name)
+		}
+	}
+	if len(how) == 0 {
+		how = append(how, "no index")
+	}
+	fmt.Fprintf(b.stdout, "%-13s%s\n", "input", b.in.name)
+	if b.in.added {
+		fmt.Fprintf(b.stdout, "%-13sit has no column %q: an ordinal is added as such\n", "", b.in.key[0])
+	}
+	all, bytes := b.feed.ahead()
+	if all {
+		fmt.Fprintf(b.stdout, "%-13s%s rows, %s as Arrow, prepared\n", "", group(b.feed.rows()), megabytes(bytes))
+	} else {
+		fmt.Fprintf(b.stdout, "%-13s%s as Arrow prepared, the rest is while the clock runs\n", "", megabytes(bytes))
+	}
+	putters := fmt.Sprintf("%d putters", b.c.Writers)
+	if b.c.Async > 0 {
+		putters += fmt.Sprintf(", each with up to %d batches outstanding", b.c.Async)
+	}
+	fmt.Fprintf(b.stdout, "%-13sshard %s in %s; %s\n", "store", b.shard, b.store.where, b.store.after)
+	fmt.Fprintf(b.stdout, "%-13s%s; %s\n", "table", strings.Join(how, ", "), putters)
+}

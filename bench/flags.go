@@ -1,0 +1,269 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// config is what the command line asks for.
+type config struct {
+	Store   string // "" is a fresh temporary folder
+	Keep    bool
+	Latency time.Duration
+
+	Input string
+	Key   []string
+	Rows  int64 // 0 is all
+	Batch int64
+	Dim   int
+
+	Writers  int
+	Async    asyncFlag
+	Rate     float64 // rows per second, 0 is unlimited
+	Duration time.Duration
+
+	Indexed       bool // VisibleIndexed
+	Interval      time.Duration
+	FlushBytes    byteSize
+	MaxEntryBytes byteSize
+	InFlight      int
+	Compress      string
+	Index         string
+	Memtable      bool
+	MaxResident   byteSize
+
+	Reopen     bool
+	JSON       string
+	CPUProfile string
+	MemProfile string
+
+	set  map[string]bool // flags given on the command line
+	opts map[string]any  // every flag and its value, for the report
+}
+
+// The kinds of -index.
+const (
+	indexNone    = "none"
+	indexPK      = "pk"
+	indexOrdered = "ordered"
+	indexAll     = "all"
+)
+
+// keyed tells whether the table has a primary key.
+func (c *config) keyed() bool { return c.Index == indexPK || c.Index == indexAll }
+
+// synthetic tells whether rows are made up instead of read.
+func (c *config) synthetic() bool { return c.Input == "" && (c.set["rows"] || c.set["dim"]) }
+
+// usageError is a mistake on the command line or in what it names: exit code 2.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// parseFlags returns the configuration, flag.ErrHelp, or a usageError that
+// holds every mistake. Help goes to out.
+func parseFlags(args []string, out io.Writer) (*config, error) {
+	c := &config{set: map[string]bool{}, opts: map[string]any{}}
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // errors are printed once, by main
+	var key, visible string
+	c.define(fs, &key, &visible)
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fs.SetOutput(out)
+			fmt.Fprintln(out, "usage: bench [flags]    (what is measured, and how: go doc ./bench)")
+			fs.PrintDefaults()
+			return nil, err
+		}
+		return nil, &usageError{err}
+	}
+	fs.Visit(func(f *flag.Flag) { c.set[f.Name] = true })
+	if fs.NArg() > 0 {
+		return nil, usagef("unexpected argument %q: every argument is a flag (-async takes its number after an equals sign)", fs.Arg(0))
+	}
+	for name := range strings.SplitSeq(key, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			c.Key = append(c.Key, name)
+		}
+	}
+	c.Indexed = visible == "indexed"
+	if !c.Memtable && !c.set["index"] {
+		c.Index = indexNone
+	}
+	if err := c.validate(visible); err != nil {
+		return nil, &usageError{err}
+	}
+	fs.VisitAll(func(f *flag.Flag) { c.opts[f.Name] = flagValue(f) })
+	c.opts["index"] = c.Index
+	return c, nil
+}
+
+func (c *config) define(fs *flag.FlagSet, key, visible *string) {
+	c.FlushBytes, c.MaxEntryBytes, c.MaxResident = 1<<20, 16<<20, 4<<30
+
+	fs.StringVar(&c.Store, "store", "", "where the shard goes: mem://, file:///dir, s3://bucket/prefix?endpoint=…&use_path_style=true, or minio, which starts one (default: a fresh temporary folder)")
+	fs.BoolVar(&c.Keep, "keep", false, "keep the temporary folder")
+	fs.DurationVar(&c.Latency, "latency", 0, "make requests as slow as those of an object store: with this median, a 99th percentile of 2.4 times it, and 90 MB/s each")
+
+	fs.StringVar(&c.Input, "input", "", "file to ingest: Parquet, Arrow IPC file or stream (default: an embedded Parquet file of 200,000 flights)")
+	fs.StringVar(key, "key", "id", "key columns, separated by commas; a single one that the input lacks is added as an ordinal")
+	fs.Int64Var(&c.Rows, "rows", 0, "without -input: make up so many rows of id and text; with it: read no more than so many")
+	fs.Int64Var(&c.Batch, "batch", 8192, "rows per batch")
+	fs.IntVar(&c.Dim, "dim", 0, "made-up rows also have a vector of so many float32")
+
+	fs.IntVar(&c.Writers, "writers", 8, "concurrent putters")
+	fs.Var(&c.Async, "async", "putters use PutAsync, each with at most `N` batches outstanding; -async alone is -async=64")
+	fs.Float64Var(&c.Rate, "rate", 0, "rows per second of all putters together (default: as fast as possible)")
+	fs.DurationVar(&c.Duration, "duration", 0, "repeat the input with new keys for so long")
+
+	fs.StringVar(visible, "visible", "durable", "when a put is acknowledged: durable or indexed")
+	fs.DurationVar(&c.Interval, "interval", 100*time.Millisecond, "flush interval: least spacing of appends started by time; 0 is none")
+	fs.Var(&c.FlushBytes, "flush-bytes", "pending `bytes` that start an append before the interval has passed")
+	fs.Var(&c.MaxEntryBytes, "max-entry-bytes", "most `bytes` of several batches in one WAL entry")
+	fs.IntVar(&c.InFlight, "inflight", 4, "appends in flight")
+	fs.StringVar(&c.Compress, "compress", "none", "body compression of WAL entries: none, lz4 or zstd")
+	fs.StringVar(&c.Index, "index", indexAll, "none; pk: primary key on the -key columns; ordered: ordered index on the first column that is no key; all: both")
+	fs.BoolVar(&c.Memtable, "memtable", true, "keep rows in memory; -memtable=false writes the log only, with -index none")
+	fs.Var(&c.MaxResident, "max-resident-bytes", "most `bytes` of rows and indexes in memory")
+
+	fs.BoolVar(&c.Reopen, "reopen", true, "reopen the shard and compare every row with the input (default: when they fit into -max-resident-bytes)")
+	fs.StringVar(&c.JSON, "json", "", "write the figures to this file too")
+	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a CPU profile of the ingest to this file")
+	fs.StringVar(&c.MemProfile, "memprofile", "", "write a heap profile, taken at the end of the ingest, to this file")
+}
+
+// validate reports every violation, joined.
+func (c *config) validate(visible string) error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.Rows > 0 || !c.set["rows"], "-rows is %d, must be positive", c.Rows)
+	check(c.Batch > 0 && c.Batch <= 1<<24, "-batch is %d, must be from 1 to 16777216", c.Batch)
+	check(c.Dim >= 0 && c.Dim <= 1<<16, "-dim is %d, must be from 0 to 65536", c.Dim)
+	check(c.Dim == 0 || c.Input == "", "-dim is for made-up rows, not with -input")
+	check(c.Writers > 0 && c.Writers <= 1<<16, "-writers is %d, must be from 1 to 65536", c.Writers)
+	check(c.Async >= 0, "-async is %d, must not be negative", c.Async)
+	check(c.Rate >= 0 && !math.IsInf(c.Rate, 0) && !math.IsNaN(c.Rate), "-rate is %v, must be a number of rows per second", c.Rate)
+	check(c.Duration >= 0, "-duration is %v, must not be negative", c.Duration)
+	check(visible == "durable" || visible == "indexed", "-visible is %q, must be durable or indexed", visible)
+	check(c.Latency >= 0, "-latency is %v, must not be negative", c.Latency)
+	check(c.Interval >= 0, "-interval is %v, must not be negative", c.Interval)
+	check(c.Interval > 0 || c.Indexed, "-interval 0 needs -visible indexed: a small lone put would wait for ever to be durable")
+	check(c.FlushBytes > 0, "-flush-bytes must be positive")
+	check(c.MaxEntryBytes > 0, "-max-entry-bytes must be positive")
+	check(c.MaxResident > 0, "-max-resident-bytes must be positive")
+	check(c.InFlight > 0, "-inflight is %d, must be positive", c.InFlight)
+	switch c.Compress {
+	case "none", "lz4", "zstd":
+	default:
+		check(false, "-compress is %q, must be none, lz4 or zstd", c.Compress)
+	}
+	switch c.Index {
+	case indexNone, indexPK, indexOrdered, indexAll:
+	default:
+		check(false, "-index is %q, must be none, pk, ordered or all", c.Index)
+	}
+	check(c.Memtable || c.Index == indexNone, "-memtable=false keeps nothing to be indexed: it needs -index none")
+	check(c.Memtable || !c.Indexed, "-memtable=false has no indexes: it needs -visible durable")
+	check(!c.keyed() || len(c.Key) > 0, "-index %s needs -key", c.Index)
+	seen := map[string]bool{}
+	for _, k := range c.Key {
+		check(!seen[k], "-key names %q twice", k)
+		seen[k] = true
+	}
+	return errors.Join(errs...)
+}
+
+// flagValue is the value of f as it goes into JSON.
+func flagValue(f *flag.Flag) any {
+	switch v := f.Value.(flag.Getter).Get().(type) {
+	case time.Duration:
+		return v.String()
+	default:
+		return v
+	}
+}
+
+// asyncFlag is the number of outstanding batches; given without a number it is
+// 64. 0 is off.
+type asyncFlag int
+
+func (a *asyncFlag) String() string   { return strconv.Itoa(int(*a)) }
+func (a *asyncFlag) Get() any         { return int(*a) }
+func (a *asyncFlag) IsBoolFlag() bool { return true }
+
+func (a *asyncFlag) Set(s string) error {
+	switch s {
+	case "true":
+		*a = 64
+		return nil
+	case "false":
+		*a = 0
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return fmt.Errorf("must be a number of batches")
+	}
+	*a = asyncFlag(n)
+	return nil
+}
+
+// byteSize is a number of bytes, written plain or with a unit: 64MiB, 1.5GB, 512k.
+type byteSize int64
+
+func (b *byteSize) Get() any { return int64(*b) }
+
+func (b *byteSize) String() string {
+	for _, u := range byteUnits {
+		if n := int64(*b); u.factor >= 1<<10 && u.factor&(u.factor-1) == 0 && n >= u.factor && n%u.factor == 0 {
+			return strconv.FormatInt(n/u.factor, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(*b), 10)
+}
+
+func (b *byteSize) Set(s string) error {
+	text, factor := strings.TrimSpace(s), int64(1)
+	for _, u := range byteUnits {
+		if rest, ok := cutSuffixFold(text, u.name); ok {
+			text, factor = strings.TrimSpace(rest), u.factor
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || v < 0 || v*float64(factor) >= math.MaxInt64 {
+		return fmt.Errorf("must be a number of bytes such as 1048576, 1MiB or 4GB")
+	}
+	*b = byteSize(v * float64(factor))
+	return nil
+}
+
+// byteUnits are tried in order: longer names before their endings.
+var byteUnits = []struct {
+	name   string
+	factor int64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3},
+	{"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"k", 1 << 10}, {"B", 1},
+}
+
+func cutSuffixFold(s, suffix string) (string, bool) {
+	if len(s) < len(suffix) || !strings.EqualFold(s[len(s)-len(suffix):], suffix) {
+		return s, false
+	}
+	return s[:len(s)-len(suffix)], true
+}

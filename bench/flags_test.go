@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func mustParse(t *testing.T, args ...string) *config {
+	t.Helper()
+	c, err := parseFlags(args, &bytes.Buffer{})
+	if err != nil {
+		t.Fatalf("parse %q: %v", args, err)
+	}
+	return c
+}
+
+func TestFlagsDefault(t *testing.T) {
+	c := mustParse(t)
+	if c.Index != indexAll || !c.Memtable || !c.Reopen || c.Indexed || c.synthetic() || !slices.Equal(c.Key, []string{"id"}) {
+		t.Errorf("defaults are %+v", c)
+	}
+	if c.Interval != 100*time.Millisecond || c.FlushBytes != 1<<20 || c.MaxEntryBytes != 16<<20 || c.InFlight != 4 || c.MaxResident != 4<<30 {
+		t.Errorf("the defaults are not those of memwal.Options: %+v", c)
+	}
+	if c.opts["interval"] != "100ms" || c.opts["flush-bytes"] != int64(1<<20) || c.opts["index"] != "all" {
+		t.Errorf("options for the report: %v", c.opts)
+	}
+}
+
+func TestFlagsValues(t *testing.T) {
+	c := mustParse(t, "-key", "a, b", "-async", "-flush-bytes", "2MiB", "-rows", "10", "-visible", "indexed", "-memtable=true", "-interval", "0")
+	if !slices.Equal(c.Key, []string{"a", "b"}) || c.Async != 64 || c.FlushBytes != 2<<20 || !c.synthetic() || !c.Indexed {
+		t.Errorf("got %+v", c)
+	}
+	if c := mustParse(t, "-async=7"); c.Async != 7 {
+		t.Errorf("-async=7 is %d", c.Async)
+	}
+	if c := mustParse(t, "-memtable=false"); c.Index != indexNone {
+		t.Errorf("-memtable=false leaves -index at %q", c.Index)
+	}
+	if c := mustParse(t, "-rows", "5", "-input", "x"); c.synthetic() {
+		t.Error("-rows with -input makes rows up")
+	}
+}
+
+func TestFlagsRejected(t *testing.T) {
+	for _, tc := range []struct {
+		args, want string
+	}{
+		{"-nonsense", "nonsense"},
+		{"file.parquet", `"file.parquet"`},
+		{"-async 7", `"7"`},
+		{"-async=x", "number of batches"},
+		{"-rows 0", "-rows is 0"},
+		{"-rows -3", "-rows is -3"},
+		{"-batch 0", "-batch is 0"},
+		{"-dim -1", "-dim is -1"},
+		{"-dim 3 -input x", "not with -input"},
+		{"-writers 0", "-writers is 0"},
+		{"-rate -1", "-rate is -1"},
+		{"-rate NaN", "-rate is NaN"},
+		{"-duration -1s", "-duration is -1s"},
+		{"-latency -1ms", "-latency is -1ms"},
+		{"-visible soon", `"soon"`},
+		{"-interval -1s", "-interval is -1s"},
+		{"-interval 0", "-visible indexed"},
+		{"-flush-bytes 0", "-flush-bytes"},
+		{"-flush-bytes many", "number of bytes"},
+		{"-max-entry-bytes -1", "number of bytes"},
+		{"-inflight 0", "-inflight is 0"},
+		{"-compress gzip", `"gzip"`},
+		{"-index text", `"text"`},
+		{"-index pk -memtable=false", "-index none"},
+		{"-memtable=false -visible indexed", "-visible durable"},
+		{"-key , -index pk", "needs -key"},
+		{"-key a,a", `"a" twice`},
+		{"-batch 0 -writers 0", "-writers is 0"}, // every mistake at once
+		{"-batch 0 -writers 0", "-batch is 0"},
+	} {
+		_, err := parseFlags(strings.Fields(tc.args), &bytes.Buffer{})
+		if _, ok := errors.AsType[*usageError](err); !ok || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want a usage error with %q", tc.args, err, tc.want)
+		}
+	}
+}
+
+func TestFlagsHelp(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := parseFlags([]string{"-help"}, &out); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("got %v", err)
+	}
+	for _, name := range []string{"-store", "-max-resident-bytes bytes", "(default 1MiB)", "-async N"} {
+		if !strings.Contains(out.String(), name) {
+			t.Errorf("help does not mention %q:\n%s", name, out.String())
+		}
+	}
+}
+
+func TestByteSize(t *testing.T) {
+	for s, want := range map[string]byteSize{
+		"0": 0, "1": 1, "1B": 1, "1k": 1 << 10, "1KiB": 1 << 10, "1kB": 1000, "1.5MiB": 3 << 19, "2 mb": 2e6, "3G": 3 << 30, "1TiB": 1 << 40,
+	} {
+		var b byteSize
+		if err := b.Set(s); err != nil || b != want {
+			t.Errorf("%q is %d, %v; want %d", s, b, err, want)
+		}
+	}
+	for _, s := range []string{"", "x", "-1", "1XB", "9223372036854775808", "NaN", "1e300GB"} {
+		var b byteSize
+		if err := b.Set(s); err == nil {
+			t.Errorf("%q is accepted as %d", s, b)
+		}
+	}
+	for b, want := range map[byteSize]string{0: "0", 1000: "1000", 1 << 20: "1MiB", 3 << 30: "3GiB", 1536: "1536"} {
+		if got := b.String(); got != want {
+			t.Errorf("%d is written as %q, want %q", int64(b), got, want)
+		}
+	}
+}

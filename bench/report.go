@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// What Amazon S3 Standard charges in us-east-1 (aws.amazon.com/s3/pricing).
+const (
+	dollarsPerPut   = 0.005 / 1000
+	secondsPerMonth = 30 * 24 * 60 * 60
+)
+
+// figures are what a run measured, as -json writes them. doc.go says what each
+// is.
+type figures struct {
+	Rows         int64          `json:"rows"`
+	Bytes        int64          `json:"bytes"` // of objects written
+	Seconds      float64        `json:"seconds"`
+	RowsPerS     float64        `json:"rows_per_s"`
+	MBPerS       float64        `json:"mb_per_s"`
+	AckMS        ackMillis      `json:"ack_ms"`
+	Puts         int64          `json:"puts"`
+	PutsPerS     float64        `json:"puts_per_s"`
+	USDPerMonth  float64        `json:"usd_per_month"`
+	CloseS       float64        `json:"close_s"`
+	ReopenS      float64        `json:"reopen_s"`      // 0 if it was not reopened
+	VerifiedRows int64          `json:"verified_rows"` // 0 if it was not reopened
+	CPUS         float64        `json:"cpu_s"`
+	PeakRSSMB    float64        `json:"peak_rss_mb"`
+	Options      map[string]any `json:"options"`
+}
+
+type ackMillis struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// derive computes the rates from the counts.
+func (f *figures) derive() {
+	if f.Seconds > 0 {
+		f.RowsPerS = float64(f.Rows) / f.Seconds
+		f.MBPerS = float64(f.Bytes) / 1e6 / f.Seconds
+		f.PutsPerS = float64(f.Puts) / f.Seconds
+	}
+	f.USDPerMonth = f.PutsPerS * dollarsPerPut * secondsPerMonth
+}
+
+// report is figures and what only people want to know.
+type report struct {
+	figures
+	Batches    int64
+	ArrowBytes int64 // of the rows, in memory
+	Preparing  bool  // input was prepared while the clock ran
+}
+
+// printIngest prints what was measured up to the end of Close.
+func (r *report) printIngest(w io.Writer) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%-13s%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("rows", "%s in %s batches, %.3f s: %s rows/s", group(r.Rows), group(r.Batches), r.Seconds, group(round(r.RowsPerS)))
+	line("written", "%s: %.1f MB/s (as Arrow in memory %s: %.1f MB/s)", megabytes(r.Bytes), r.MBPerS,
+		megabytes(r.ArrowBytes), perSecond(float64(r.ArrowBytes)/1e6, r.Seconds))
+	line("ack latency", "p50 %s, p95 %s, p99 %s, max %s", millis(r.AckMS.P50), millis(r.AckMS.P95), millis(r.AckMS.P99), millis(r.AckMS.Max))
+	line("PUTs", "%s, %.1f/s: %s for this run, %s a month at this rate (list price: $0.005 per 1,000 PUTs, S3 Standard)",
+		group(r.Puts), r.PutsPerS, dollars(float64(r.Puts)*dollarsPerPut), dollars(r.USDPerMonth))
+	note := "of this process"
+	if r.Preparing {
+		note += ", preparing the rest of the input included"
+	}
+	line("CPU", "%.3f s %s: %s rows per CPU second", r.CPUS, note, group(round(perSecond(float64(r.Rows), r.CPUS))))
+	line("peak memory", "%.0f MB resident, prepared input included", r.PeakRSSMB)
+	line("close", "%.3f s", r.CloseS)
+}
+
+func (r *report) printReopen(w io.Writer) {
+	fmt.Fprintf(w, "%-13s%.3f s, replay included\n", "reopen", r.ReopenS)
+	fmt.Fprintf(w, "%-13s%s rows, every value equal to the input\n", "verified", group(r.VerifiedRows))
+}
+
+// writeJSON writes the figures to path.
+func (r *report) writeJSON(path string) error {
+	data, err := json.MarshalIndent(r.figures, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write -json: %w", err)
+	}
+	return nil
+}
+
+func perSecond(n, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	return n / seconds
+}
+
+func round(f float64) int64 { return int64(math.Round(f)) }
+
+// group writes n with commas: 1,234,567.
+func group(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if s[0] == '-' {
+		sign, s = "-", s[1:]
+	}
+	var b strings.Builder
+	for i, d := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(d)
+	}
+	return sign + b.String()
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+
+func millis(ms float64) string {
+	switch {
+	case ms >= 1000:
+		return fmt.Sprintf("%.2f s", ms/1000)
+	case ms >= 100:
+		return fmt.Sprintf("%.0f ms", ms)
+	case ms >= 1:
+		return fmt.Sprintf("%.1f ms", ms)
+	default:
+		return fmt.Sprintf("%.3f ms", ms)
+	}
+}
+
+func dollars(d float64) string {
+	switch {
+	case d >= 100:
+		return "$" + group(round(d))
+	case d >= 0.01 || d == 0:
+		return fmt.Sprintf("$%.2f", d)
+	default:
+		two, _ := strconv.ParseFloat(fmt.Sprintf("%.1e", d), 64) // significant digits
+		return "$" + strconv.FormatFloat(two, 'f', -1, 64)
+	}
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/memwal/memwal-go/memwal"
+)
+
+// putter is the part of a writer that takes rows.
+type putter interface {
+	Put(context.Context, arrow.RecordBatch) error
+	PutAsync(context.Context, arrow.RecordBatch) (*memwal.Ticket, error)
+	Flush(context.Context) error
+}
+
+// ingest puts what a feed hands out, and measures.
+type ingest struct {
+	w       putter
+	feed    feed
+	writers int
+	async   int           // batches outstanding per writer, 0: Put
+	rate    float64       // rows per second, 0: unlimited
+	limit   time.Duration // 0: to the end of the feed
+	flush   bool          // rows may be acknowledged before they are durable
+
+	// What was acknowledged. Rows and bytes are read while it runs.
+	rows, bytes, batches atomic.Int64
+	latency              latencies
+
+	start   time.Time
+	elapsed time.Duration
+
+	cancel  context.CancelFunc
+	failure atomic.Pointer[error] // the first
+	wg      sync.WaitGroup
+
+	// With a rate, putters wait for the next turn one after the other: who holds
+	// the token of this channel. A mutex would not let go when the run ends.
+	turn   chan struct{}
+	handed int64 // rows; guarded by turn
+}
+
+// run puts until the feed ends, the time is over, ctx ends or a put fails. What
+// was taken from the feed is put and waited for in any case but the last; all
+// of it is durable when run returns nil.
+func (in *ingest) run(ctx context.Context) error {
+	ctx, in.cancel = context.WithCancel(ctx)
+	defer in.cancel()
+	in.turn = make(chan struct{}, 1)
+	in.start = time.Now()
+	if in.limit > 0 {
+		defer time.AfterFunc(in.limit, in.cancel).Stop()
+	}
+	for range in.writers {
+		if in.async > 0 {
+			in.wg.Go(func() { in.putAsync(ctx) })
+		} else {
+			in.wg.Go(func() { in.put(ctx) })
+		}
+	}
+	in.wg.Wait()
+	if in.flush && in.failure.Load() == nil {
+		if err := in.w.Flush(context.Background()); err != nil {
+			in.fail(fmt.Errorf("flush: %w", err))
+		}
+	}
+	in.elapsed = time.Since(in.start)
+	if err := in.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail stops every putter.
+func (in *ingest) fail(err error) {
+	in.failure.CompareAndSwap(nil, &err)
+	in.cancel()
+}
+
+// take returns the next batch and when its put counts as begun. It returns
+// false when there is nothing more to do.
+func (in *ingest) take(ctx context.Context) (item, time.Time, bool) {
+	var begin time.Time
+	if in.rate > 0 {
+		select {
+		case in.turn <- struct{}{}:
+			defer func() { <-in.turn }()
+		case <-ctx.Done():
+			return item{}, begin, false
+		}
+		begin = in.start.Add(time.Duration(float64(in.handed) / in.rate * float64(time.Second)))
+		wait(ctx, time.Until(begin))
+	}
+	if ctx.Err() != nil {
+		return item{}, begin, false
+	}
+	it, ok, err := in.feed.next()
+	if err != nil {
+		in.fail(err)
+		return item{}, begin, false
+	}
+	if !ok {
+		return item{}, begin, false
+	}
+	if in.rate > 0 {
+		in.handed += it.rec.NumRows()
+	} else {
+		begin = time.Now()
+	}
+	return it, begin, true
+}
+
+// wait returns after d or when ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// put is one putter. Its puts are not cancelled: whether a cancelled put is
+// found later is unknown, and then nothing could be verified.
+func (in *ingest) put(ctx context.Context) {
+	for {
+		it, begin, ok := in.take(ctx)
+		if !ok {
+			return
+		}
+		rows := it.rec.NumRows()
+		err := in.w.Put(context.Background(), it.rec)
+		it.rec.Release()
+		if err != nil {
+			in.fail(fmt.Errorf("put %d rows: %w", rows, err))
+			return
+		}
+		in.acknowledge(begin, rows, it.bytes)
+	}
+}
+
+type outstanding struct {
+	ticket      *memwal.Ticket
+	begin       time.Time
+	rows, bytes int64
+}
+
+// putAsync is one putter of PutAsync. Tickets of one caller complete in order,
+// so a second goroutine that waits for them in order sees each in time.
+func (in *ingest) putAsync(ctx context.Context) {
+	room := make(chan struct{}, in.async)
+	tickets := make(chan outstanding, in.async)
+	var collector sync.WaitGroup
+	collector.Go(func() {
+		for o := range tickets {
+			if err := o.ticket.Wait(context.Background()); err != nil {
+				in.fail(fmt.Errorf("put %d rows: %w", o.rows, err))
+			} else {
+				in.acknowledge(o.begin, o.rows, o.bytes)
+			}
+			<-room
+		}
+	})
+	defer collector.Wait()
+	defer close(tickets)
+	for {
+		room <- struct{}{}
+		it, begin, ok := in.take(ctx)
+		if !ok {
+			return
+		}
+		rows := it.rec.NumRows()
+		t, err := in.w.PutAsync(context.Background(), it.rec)
+		it.rec.Release()
+		if err != nil {
+			in.fail(fmt.Errorf("put %d rows: %w", rows, err))
+			return
+		}
+		tickets <- outstanding{t, begin, rows, it.bytes}
+	}
+}
+
+func (in *ingest) acknowledge(begin time.Time, rows, bytes int64) {
+	in.latency.record(time.Since(begin))
+	in.rows.Add(rows)
+	in.bytes.Add(bytes)
+	in.batches.Add(1)
+}
+
+// latencies is a histogram with three significant digits from a microsecond to
+// an hour. One for all putters: a lock per put is cheap, hundreds of histograms
+// are not small.
+type latencies struct {
+	mu   sync.Mutex
+	hist *hdrhistogram.Histogram
+}
+
+func (l *latencies) record(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hist == nil {
+		l.hist = hdrhistogram.New(1, time.Hour.Microseconds(), 3)
+	}
+	// The error is for values out of range.
+	_ = l.hist.RecordValue(min(max(1, d.Microseconds()), time.Hour.Microseconds()))
+}
+
+// values are in milliseconds, zero if nothing was recorded.
+func (l *latencies) values() ackMillis {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hist == nil {
+		return ackMillis{}
+	}
+	ms := func(us int64) float64 { return float64(us) / 1e3 }
+	return ackMillis{
+		P50: ms(l.hist.ValueAtQuantile(50)), P95: ms(l.hist.ValueAtQuantile(95)),
+		P99: ms(l.hist.ValueAtQuantile(99)), Max: ms(l.hist.Max()),
+	}
+}
+
+// profiles are the files of -cpuprofile and -memprofile, created before the
+// run, so that a wrong path does not cost one.
+type profiles struct{ cpu, mem *os.File }
+
+func openProfiles(c *config) (*profiles, error) {
+	p := &profiles{}
+	for _, f := range []struct {
+		flag, path string
+		file       **os.File
+	}{{"cpuprofile", c.CPUProfile, &p.cpu}, {"memprofile", c.MemProfile, &p.mem}} {
+		if f.path == "" {
+			continue
+		}
+		var err error
+		if *f.file, err = os.Create(f.path); err != nil {
+			return nil, usagef("-%s: %w", f.flag, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *profiles) start() error {
+	if p.cpu == nil {
+		return nil
+	}
+	return pprof.StartCPUProfile(p.cpu)
+}
+
+// heap writes the heap profile.
+func (p *profiles) heap() error {
+	if p.mem == nil {
+		return nil
+	}
+	runtime.GC()
+	return errors.Join(pprof.WriteHeapProfile(p.mem), p.mem.Close())
+}
+
+// stop ends the CPU profile.
+func (p *profiles) stop() error {
+	if p.cpu == nil {
+		return nil
+	}
+	pprof.StopCPUProfile()
+	return p.cpu.Close()
+}
