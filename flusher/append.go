@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/memwal/memwal-go/dispatcher"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/objstore"
@@ -29,9 +31,10 @@ type appended struct {
 // put encodes the rows of s and puts them at its position. It runs outside of
 // the task, one goroutine for each put in flight; it reads only what assign
 // fixed in s.
-func (f *WAL) put(ctx context.Context, s *slot) appended {
+func (f *WAL) put(ctx context.Context, s *slot) (done appended) {
 	start := f.cfg.Now()
-	done := appended{slot: s}
+	done.slot = s
+	defer contain(s.pos, &done.err)
 	enc, err := wal.Encode(wal.Header{
 		Epoch: f.cfg.Epoch, PutID: s.id, PrevPutID: s.prev,
 		FirstRow: s.first, Generation: s.table.Generation(),
@@ -45,6 +48,23 @@ func (f *WAL) put(ctx context.Context, s *slot) appended {
 	done.outcome, done.date, done.err = f.putAt(ctx, s.pos, s.id, enc.Body)
 	done.took = f.cfg.Now().Sub(start)
 	return done
+}
+
+// contain makes an error of a panic in a request's goroutine, where the task
+// would not catch it and the process would end.
+func contain(pos uint64, err *error) {
+	if v := recover(); v != nil {
+		*err = &AppendError{Position: pos, Err: &dispatcher.PanicError{Task: taskName, Value: v, Stack: debug.Stack()}}
+	}
+}
+
+// checkOwner is the request of an ownership check before pos is acknowledged.
+func (f *WAL) checkOwner(ctx context.Context, pos uint64) (err error) {
+	defer contain(pos, &err)
+	if err := f.cfg.CheckOwner(ctx); err != nil {
+		return ownerError(pos, err)
+	}
+	return nil
 }
 
 // putAt puts body at pos and resolves what "exists" means: the object is read,

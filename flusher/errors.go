@@ -17,7 +17,7 @@ type AppendError struct {
 }
 
 func (e *AppendError) Error() string {
-	return fmt.Sprintf("append WAL entry %d: %v; the writer stops here: reopen the shard to learn whether the entry was stored", e.Position, e.Err)
+	return fmt.Sprintf("append WAL entry %d: %v", e.Position, e.Err)
 }
 
 // Unwrap makes both the category and the cause visible to errors.Is.

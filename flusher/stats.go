@@ -8,12 +8,12 @@ import (
 // Stats are the figures of a WAL flusher since it was started.
 type Stats struct {
 	Started         [reasons]uint64 // appends started, by Reason
-	Entries         uint64          // entries landed
-	Bytes           uint64          // encoded bytes of the entries landed
+	Entries         uint64          // live entries: those acknowledged
+	Bytes           uint64          // encoded bytes of these
 	Reissued        uint64          // entries put again above a dead object
 	OwnershipChecks uint64          // manifest reads before an acknowledgement
 	InFlight        int64           // puts in flight now
-	AppendTime      time.Duration   // summed over the entries landed: encoding, put, retries
+	AppendTime      time.Duration   // summed over these: encoding, put, retries
 }
 
 type counters struct {
@@ -26,13 +26,12 @@ type counters struct {
 	took     atomic.Int64
 }
 
-func (c *counters) resolved(m appended) {
-	if m.outcome != landed {
-		return
-	}
+// acknowledged counts the entry of s. One that landed behind a dead object is
+// put again, so it counts only now.
+func (c *counters) acknowledged(s *slot) {
 	c.entries.Add(1)
-	c.bytes.Add(uint64(m.bytes))
-	c.took.Add(int64(m.took))
+	c.bytes.Add(uint64(s.size))
+	c.took.Add(int64(s.took))
 }
 
 // Stats returns the current figures.

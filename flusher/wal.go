@@ -60,6 +60,8 @@ type Config struct {
 	Logger *slog.Logger     // default: discard
 }
 
+const taskName = "wal-flusher"
+
 // WAL is the flusher of one shard's write-ahead log. Its methods may be called
 // from any goroutine.
 type WAL struct {
@@ -110,7 +112,7 @@ func New(cfg Config) *WAL {
 	// There is no standing ticker: a step that has to wait asks for the tick
 	// that it needs, so a writer without pending rows is not even woken.
 	f.task = dispatcher.Start(context.Background(), dispatcher.Options[any]{
-		Name:    "wal-flusher",
+		Name:    taskName,
 		Handler: (*handler)(f),
 		Mailbox: cfg.MaxInFlight + 2, // the window's completions and a check: posting never waits
 		OnError: f.fail,
@@ -168,8 +170,8 @@ func (h *handler) Handle(_ context.Context, msg any) error {
 		if m.err != nil {
 			return m.err
 		}
-		f.stats.resolved(m)
 		m.slot.outcome, m.slot.date = m.outcome, m.date
+		m.slot.size, m.slot.took = m.bytes, m.took
 		if m.outcome == displaced {
 			f.cfg.Logger.Warn("a dead object holds the WAL position; its entry is put again above",
 				"position", m.slot.pos, "first_row", m.slot.first)
@@ -237,6 +239,7 @@ func (f *WAL) acknowledge() error {
 		}
 		f.window.pop()
 		h.table.Release()
+		f.stats.acknowledged(h)
 		f.proof.renew(h.sent, h.date)
 		if err := f.cfg.Cursors.AdvanceDurable(h.end); err != nil {
 			return err
@@ -254,11 +257,7 @@ func (f *WAL) check(pos uint64) {
 	f.stats.checks.Add(1)
 	f.jobs.Go(func() {
 		sent := f.cfg.Now()
-		err := f.cfg.CheckOwner(f.ctx)
-		if err != nil {
-			err = ownerError(pos, err)
-		}
-		f.post(checked{sent: sent, err: err})
+		f.post(checked{sent: sent, err: f.checkOwner(f.ctx, pos)})
 	})
 }
 

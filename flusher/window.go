@@ -33,6 +33,8 @@ type slot struct {
 	outcome  outcome
 	sent     time.Time // when the put was first sent
 	date     time.Time // the store's clock at the reply; zero if it gives none
+	size     int64     // encoded bytes, once it has landed
+	took     time.Duration
 }
 
 // window is the pipeline of puts: a pure state machine over positions.

@@ -14,20 +14,31 @@ import (
 // failure of the writer, if there was one. If ctx ends first, the rest is
 // aborted: rows that were not durable by then may or may not be found later.
 //
-// Calls after the first wait for it and return the same.
+// Calls after the first wait for it, until their own ctx ends, and return the same.
 func (w *Writer) Close(ctx context.Context) error {
 	defer runtime.KeepAlive(w)
 	c := w.c
-	c.ending.Do(func() {
+	if c.ending.CompareAndSwap(false, true) {
 		c.endError = c.close(ctx)
 		close(c.ended)
-	})
-	return c.endError
+		return c.endError
+	}
+	select {
+	case <-c.ended:
+		return c.endError
+	default:
+	}
+	select {
+	case <-c.ended:
+		return c.endError
+	case <-ctx.Done():
+		return fmt.Errorf("close: wait for another call of it: %w", ctx.Err())
+	}
 }
 
 // Abort stops the writer at once, from any state, without writing anything that
 // is not in flight already. Rows that were not durable may or may not be found
-// later. It is harmless after Close.
+// later. It is harmless after Close; a Close after it returns why the writer ended.
 func (w *Writer) Abort() error {
 	defer runtime.KeepAlive(w)
 	w.c.abort()
@@ -46,6 +57,9 @@ func (c *core) close(ctx context.Context) error {
 	if err == nil {
 		err = c.cursors.Register(memtable.LevelIndexed, end).Wait(ctx)
 	}
+	if err == nil {
+		err = c.cursors.Err() // it may have failed with nothing on its way
+	}
 	if err != nil {
 		var poisoned *PoisonedError
 		if !errors.As(err, &poisoned) {
@@ -60,14 +74,17 @@ func (c *core) close(ctx context.Context) error {
 // abort may be called at any time. If a Close is under way, its wait ends.
 func (c *core) abort() {
 	c.cursors.Fail(&PoisonedError{ErrAborted})
-	c.ending.Do(func() {
-		c.mu.Lock()
-		c.mu.closing = true
-		c.freedLocked()
-		c.mu.Unlock()
-		c.teardown()
-		close(c.ended)
-	})
+	if !c.ending.CompareAndSwap(false, true) {
+		<-c.ended
+		return
+	}
+	c.mu.Lock()
+	c.mu.closing = true
+	c.freedLocked()
+	c.mu.Unlock()
+	c.teardown()
+	c.endError = c.cursors.Err()
+	close(c.ended)
 }
 
 // teardown joins the tasks and lets go of the memory. Nothing is appended and

@@ -38,7 +38,7 @@ func (s writeOnce) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-// jitter delays requests on the way there and on the way back.
+// jitter delays requests on the way there and on the way back. r becomes its own.
 func jitter(r *rand.Rand, limit time.Duration) action {
 	var mu sync.Mutex
 	draw := func() time.Duration {
@@ -75,7 +75,7 @@ func raceWriters(t *testing.T, seed uint64) {
 			r := rand.New(rand.NewPCG(seed, uint64(i)))
 			time.Sleep(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
 			s := over(inner)
-			s.on("", "", always, jitter(r, 40*time.Millisecond))
+			s.on("", "", always, jitter(rand.New(rand.NewPCG(seed, uint64(writers+i))), 40*time.Millisecond))
 			w, err := Open(t.Context(), s, testShard, testSchema, plainOptions())
 			if err != nil {
 				if !errors.Is(err, ErrFenced) {
@@ -290,6 +290,52 @@ func TestF02_StalledClaimer(t *testing.T) {
 	}
 }
 
+// The fence of a claimer that died on the way lands right before, or after, that
+// of the next one.
+func TestF02_LateFenceOfADeadClaimer(t *testing.T) {
+	for _, first := range []string{"late", "own"} {
+		t.Run(first+" fence first", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := objstore.NewMemory()
+				a := mustOpen(t, inner, plainOptions())
+				mustPut(t, a, seq(t, 0, 1))
+				dead := newLate(inner)
+				dead.keep()
+				ctx, cancel := context.WithCancel(t.Context())
+				died := make(chan error, 1)
+				go func() {
+					_, err := Open(ctx, dead, testShard, testSchema, plainOptions())
+					died <- err
+				}()
+				synctest.Wait()
+				cancel()
+				if err := <-died; !errors.Is(err, context.Canceled) {
+					t.Fatalf("open: %v, want context.Canceled", err)
+				}
+				want := "F1 d1 F3 d3"
+				store := over(inner)
+				if first == "late" {
+					want = "F1 d1 F2 F3 d3"
+					store.on(objstore.OpPutIfAbsent, "/wal/", 1, func(_ context.Context, apply func() error) error {
+						dead.land(t, 3)
+						return apply()
+					})
+				}
+				c := mustOpen(t, store, plainOptions())
+				if dead.land(t, 3)[0] {
+					t.Error("the late fence has landed now")
+				}
+				mustPut(t, c, seq(t, 1, 1))
+				checkShape(t, inner, want)
+				checkRows(t, c, wantSeq(0, 2))
+				checkFenced(t, a.Put(t.Context(), seq(t, 9, 1)), map[string]uint64{"late": 2, "own": 3}[first])
+				mustClose(t, c)
+				checkRows(t, mustOpen(t, inner, plainOptions()), wantSeq(0, 2))
+			})
+		})
+	}
+}
+
 // An error that a failed probe is taken for "absent" by would build on an
 // outdated version.
 func TestF04_FailedProbeIsAnError(t *testing.T) {
@@ -449,6 +495,39 @@ func TestF07_ConcurrentCommitsAllLand(t *testing.T) {
 		}
 		checkVersions(t, store, commits+1)
 		mustPut(t, w, seq(t, 0, 1))
+	})
+}
+
+// The reply to a commit comes after a later commit through the same handle.
+func TestF07_LateReplyDoesNotBringAnOlderVersionBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTestStore()
+		w := mustOpen(t, store, plainOptions())
+		update := func() error {
+			_, err := w.c.log.Update(t.Context(), w.c.owner, func(m *manifest.Manifest) error {
+				m.LastSeen++
+				return nil
+			})
+			return err
+		}
+		held, release := hold()
+		store.on(objstore.OpPutIfAbsent, manifest.Name(2), 1, func(ctx context.Context, apply func() error) error {
+			return errors.Join(apply(), held(ctx, func() error { return nil }))
+		})
+		slow := make(chan error, 1)
+		go func() { slow <- update() }()
+		synctest.Wait()
+		if err := update(); err != nil {
+			t.Fatal(err)
+		}
+		release()
+		if err := <-slow; err != nil {
+			t.Fatal(err)
+		}
+		if l := w.c.log.Latest(); l.Version != 3 || l.LastSeen != 2 {
+			t.Errorf("the newest version known is %d, last seen %d; want 3, 2", l.Version, l.LastSeen)
+		}
+		checkVersions(t, store, 3)
 	})
 }
 
@@ -660,4 +739,34 @@ func TestS06_PutsOfADeadProcessAreIgnored(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The claimer's fence met another one, which was recycled before it could be
+// read. The place proves nothing, and the shard is not the claimer's to claim again.
+func TestF10_FencedClaimerDoesNotClaimBack(t *testing.T) {
+	inner := objstore.NewMemory()
+	w := mustOpen(t, inner, plainOptions())
+	mustPut(t, w, seq(t, 0, 1))
+	mustClose(t, w)
+	slow := over(inner)
+	var other *Writer
+	slow.on(objstore.OpPutIfAbsent, "/wal/", 1, func(_ context.Context, apply func() error) error {
+		other = mustOpen(t, inner, plainOptions())
+		err := apply()
+		fence := logOf(t, inner)[2]
+		setFloor(t, inner, wal.Tuple{Position: 3, Epoch: 3, PutID: fence.header.PutID, NextRow: 1, Generation: 1})
+		for pos := uint64(1); pos <= 3; pos++ {
+			deleteRaw(t, inner, layoutOf(testShard).wal+wal.Name(pos))
+		}
+		return err
+	})
+	w, err := Open(t.Context(), slow, testShard, testSchema, plainOptions())
+	if err == nil {
+		w.Abort()
+	}
+	checkFenced(t, err, 3)
+	if m := newestManifest(t, inner); m.Epoch != 3 {
+		t.Errorf("epoch %d, want 3", m.Epoch)
+	}
+	mustPut(t, other, seq(t, 1, 1))
 }

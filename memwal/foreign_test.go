@@ -46,7 +46,7 @@ func TestF03_DoomedOpenLeavesTheWriterAlone(t *testing.T) {
 		return []index.Config{index.Ordered{Name: "x", Columns: []index.Column{{Name: column}}}}
 	}
 	keyed := func(change func(*Options)) *Options {
-		o := keyedOptions()
+		o := promptOptions()
 		change(o)
 		return o
 	}

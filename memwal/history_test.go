@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/wal"
@@ -37,6 +39,13 @@ func wantSeq(first int64, n int) []testRow {
 		rows[i] = testRow{id, fmt.Sprintf("row %d", id), id * 10}
 	}
 	return rows
+}
+
+// promptOptions are keyedOptions with every batch appended at once.
+func promptOptions() *Options {
+	o := keyedOptions()
+	o.FlushBytes, o.MaxEntryBytes = 1, 1
+	return o
 }
 
 func checkRows(t testing.TB, w *Writer, want []testRow) {
@@ -287,3 +296,5 @@ func (l *late) land(t testing.TB, positions ...uint64) []bool {
 	}
 	return landed
 }
+
+func oneBatch(rec arrow.RecordBatch) []arrow.RecordBatch { return []arrow.RecordBatch{rec} }

@@ -2,6 +2,7 @@ package memwal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -44,23 +45,24 @@ func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema
 	c.start(tables, proof)
 	c.opened.took = time.Since(start)
 	w := &Writer{c: c}
-	// A cleanup must not block the runtime's goroutine.
-	runtime.AddCleanup(w, func(c *core) { go c.abort() }, c)
+	runtime.AddCleanup(w, func(c *core) {
+		if !c.ending.Load() {
+			go c.abort() // a cleanup must not block the runtime's goroutine
+		}
+	}, c)
 	return w, nil
 }
 
-// check refuses what is wrong whatever the shard holds.
+// check refuses what is wrong whatever the shard holds, all of it at once.
 func (c *core) check(store objstore.Store) error {
+	var errs []error
 	if store == nil {
-		return invalid("store", fmt.Errorf("is nil: objstore.Open makes one"))
+		errs = append(errs, invalid("store", fmt.Errorf("is nil: objstore.Open makes one")))
 	}
 	if c.shard == uuid.Nil {
-		return invalid("shard", fmt.Errorf("is the nil UUID: choose one, for example with uuid.New"))
+		errs = append(errs, invalid("shard", fmt.Errorf("is the nil UUID: choose one, for example with uuid.New")))
 	}
-	if err := c.opts.validate(); err != nil {
-		return err
-	}
-	return c.bind(nil)
+	return errors.Join(append(errs, c.opts.validate(), c.bind(nil))...)
 }
 
 // bind derives from the options, and from the manifest's table if there is one,
@@ -84,18 +86,35 @@ func (c *core) bind(cur *manifest.Manifest) error {
 	}
 	c.table, c.spec, c.indexed, c.shaper = table, spec, spec, shaper
 	if c.opts.WALOnly {
-		c.indexed = nil
+		if c.indexed, err = index.Bind(withoutTombstone(table.Schema), nil, nil); err != nil {
+			return invalid("schema", err)
+		}
 	}
 	c.limits = memtable.Limits{
 		WindowBytes: c.opts.MaxMemtableBytes, PinnedBytes: 2*c.opts.MaxMemtableBytes + maxBatchBytes,
 		IndexBytes: c.opts.MaxMemtableBytes, Rows: uint32(c.opts.MaxMemtableRows), Batches: c.opts.MaxMemtableBatches,
 		Age: c.opts.MaxMemtableAge,
 	}
+	m := c.newTable(1, 0)
+	c.empty = m.IndexBytes()
+	m.Release()
 	c.level = memtable.LevelVisible
 	if c.opts.Visibility == VisibleIndexed {
 		c.level = memtable.LevelIndexed
 	}
 	return nil
+}
+
+// withoutTombstone is what the indexes of a table are bound to that has no use
+// for its primary key.
+func withoutTombstone(s *arrow.Schema) *arrow.Schema {
+	var fields []arrow.Field
+	for _, f := range s.Fields() {
+		if f.Name != schema.Tombstone {
+			fields = append(fields, f)
+		}
+	}
+	return arrow.NewSchema(fields, nil)
 }
 
 func columns(names []string) []index.Column {
@@ -161,6 +180,10 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 	c.owner = got.manifest.Owner()
 	c.opened.tail = got.tail
 	c.opened.replay = Replay{Loaded: loader.Loaded(), Duration: time.Since(start)}
+	if c.opts.WALOnly {
+		// The rows of the log are durable, so nothing is kept of them.
+		return got.proof, []*memtable.Memtable{c.newTable(max(got.tail.Generation, 1), got.tail.NextRow)}, nil
+	}
 	return got.proof, loader.Tables(), nil
 }
 
@@ -168,11 +191,20 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 func (c *core) loader(m *manifest.Manifest) *replay.Loader {
 	return replay.NewLoader(replay.LoaderConfig{
 		Schema: c.table.Schema, From: m.RowsFloor(), NewTable: c.newTable, Limits: c.limits,
-		OnIndexError: func(m *memtable.Memtable, err error) {
-			c.logger.Error("an index failed in replay; its searches return the error until the shard is opened again",
-				"generation", m.Generation(), "error", err)
-		},
+		OnIndexError: c.failIndex, CountOnly: c.opts.WALOnly,
 	})
+}
+
+// failIndex marks the index that err names as failed in m: it must not keep the
+// shard from opening. Without the primary key nothing could be read or written.
+func (c *core) failIndex(m *memtable.Memtable, err error) error {
+	failed, ok := errors.AsType[*index.ApplyError](err)
+	if !ok || failed.Index == index.PrimaryKey || m.Index().Failed(failed.Index) != nil {
+		return err
+	}
+	c.logger.Error("an index failed in replay; its searches return the error until the shard is opened again",
+		"index", failed.Index, "generation", m.Generation(), "error", failed.Err)
+	return m.Index().Fail(failed.Index, failed.Err)
 }
 
 // claim builds the manifest that makes us the writer.
@@ -192,7 +224,7 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 	next.MaxInFlight = max(next.MaxInFlight, uint64(c.opts.MaxInFlight))
 	next.OwnershipCheckAfter = max(next.OwnershipCheckAfter, c.opts.OwnershipCheckAfter)
 	next.FenceRetention = max(next.FenceRetention, c.opts.FenceRetention)
-	if least := time.Duration(next.MaxInFlight+2)*next.OwnershipCheckAfter + clockSkew; next.FenceRetention <= least {
+	if least := leastRetention(next.MaxInFlight, next.OwnershipCheckAfter); next.FenceRetention <= least {
 		return nil, &OptionError{"FenceRetention", next.FenceRetention,
 			fmt.Sprintf("more than %v: earlier writers of this shard ran with MaxInFlight up to %d and OwnershipCheckAfter up to %v",
 				least, next.MaxInFlight, next.OwnershipCheckAfter)}

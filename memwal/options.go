@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -104,7 +105,10 @@ type Options struct {
 	// being freed before it returns ErrBackpressure. Default 10 s.
 	StallTimeout time.Duration
 
-	// WALOnly keeps rows only until they are durable: no reads, no indexes.
+	// WALOnly keeps rows only until they are durable: no reads, no indexes. Memory
+	// is freed a memtable at a time, when its rows are durable and it is frozen: by
+	// its own bounds, or because a put waits for memory. A reopen keeps nothing of
+	// the log.
 	WALOnly bool
 
 	// OwnershipCheckAfter is how long a proof that this writer owns the shard
@@ -179,6 +183,14 @@ func (e *OptionError) Error() string {
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *OptionError) Is(target error) bool { return target == ErrInvalid }
 
+// leastRetention is what FenceRetention must exceed.
+func leastRetention(inFlight uint64, checkAfter time.Duration) time.Duration {
+	if n := int64(inFlight) + 2; n < int64((math.MaxInt64-clockSkew)/checkAfter) {
+		return time.Duration(n)*checkAfter + clockSkew
+	}
+	return math.MaxInt64
+}
+
 // validate reports every violation of o, joined. It changes nothing.
 func (o *Options) validate() error {
 	var errs []error
@@ -209,7 +221,7 @@ func (o *Options) validate() error {
 	check(!o.WALOnly || o.Visibility == VisibleDurable, "Visibility", o.Visibility, "VisibleDurable with WALOnly: rows are dropped once durable")
 	check(o.OwnershipCheckAfter > 0, "OwnershipCheckAfter", o.OwnershipCheckAfter, "positive")
 	if o.OwnershipCheckAfter > 0 && o.MaxInFlight > 0 {
-		least := time.Duration(o.MaxInFlight+2)*o.OwnershipCheckAfter + clockSkew
+		least := leastRetention(uint64(o.MaxInFlight), o.OwnershipCheckAfter)
 		check(o.FenceRetention > least, "FenceRetention", o.FenceRetention,
 			fmt.Sprintf("more than (MaxInFlight + 2) * OwnershipCheckAfter + 10m = %v", least))
 	}

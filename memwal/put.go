@@ -98,8 +98,9 @@ func (c *core) fitsEver(add memtable.Size) error {
 		return fmt.Errorf("the batch spans %d bytes, more than option MaxMemtableBytes, %d: split it, or raise the option", add.Window, c.limits.WindowBytes)
 	case add.Rows > int64(c.limits.Rows):
 		return fmt.Errorf("the batch has %d rows, more than option MaxMemtableRows, %d: split it, or raise the option", add.Rows, c.limits.Rows)
-	case add.Pinned > c.opts.MaxResidentBytes:
-		return fmt.Errorf("the batch keeps %d bytes in memory, more than option MaxResidentBytes, %d: split it, or raise the option", add.Pinned, c.opts.MaxResidentBytes)
+	case add.Pinned > c.opts.MaxResidentBytes-c.empty:
+		return fmt.Errorf("the batch keeps %d bytes in memory, and an empty memtable %d, more than option MaxResidentBytes, %d: split it, or raise the option",
+			add.Pinned, c.empty, c.opts.MaxResidentBytes)
 	}
 	return nil
 }
@@ -152,6 +153,16 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 		if resident+n <= c.opts.MaxResidentBytes {
 			return nil
 		}
+		if t := c.live(); c.opts.WALOnly && len(t) == 1 && t[0].Rows() > 0 {
+			// Rows leave memory once their memtable is frozen and they are durable.
+			// With others on their way out, this one is left to grow: small
+			// memtables make small entries, each of which costs a put.
+			end := t[0].EndRow()
+			c.rotateLocked()
+			c.mu.Unlock()
+			c.flusher.Demand(end)
+			continue
+		}
 		freed := c.mu.freed
 		c.mu.Unlock()
 
@@ -181,6 +192,7 @@ func (c *core) rotateLocked() *memtable.Memtable {
 	next := c.newTable(active.Generation()+1, active.EndRow())
 	defer next.Release() // the view holds it from here on
 	c.installLocked(append(old[:len(old):len(old)], next))
+	c.evictDurableLocked()
 	return next
 }
 
@@ -214,8 +226,8 @@ func (c *core) rotate(due func(*memtable.Memtable) bool) error {
 	return nil
 }
 
-// Flush returns once every row accepted before the call is durable, without
-// waiting for the flush interval.
+// Flush returns once every row accepted before the call is durable, and in the
+// indexes, without waiting for the flush interval: a snapshot taken then shows it.
 func (w *Writer) Flush(ctx context.Context) error {
 	defer runtime.KeepAlive(w)
 	c := w.c
@@ -224,7 +236,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 	end := c.cursors.Accepted()
 	c.flusher.Demand(end)
-	if err := c.cursors.Register(memtable.LevelDurable, end).Wait(ctx); err != nil {
+	if err := c.cursors.Register(memtable.LevelVisible, end).Wait(ctx); err != nil {
 		return fmt.Errorf("flush rows below %d: %w", end, err)
 	}
 	return nil

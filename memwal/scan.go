@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -116,12 +117,21 @@ func (j *joiner) next() (arrow.RecordBatch, error) {
 	if len(j.runs) == 0 {
 		return nil, nil
 	}
+	// Rows may be too large to be copied into one array, whose offsets have 32
+	// bits as a rule. Then there are fewer of them in a batch.
+	n := len(j.runs)
 	rec, err := j.gather.batch(j.runs)
-	clear(j.runs)
-	j.runs, j.rows = j.runs[:0], 0
+	for err != nil && n > 1 {
+		n = (n + 1) / 2
+		rec, err = j.gather.batch(j.runs[:n])
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", j.op, err)
 	}
+	for _, r := range j.runs[:n] {
+		j.rows -= r.n
+	}
+	j.runs = slices.Delete(j.runs, 0, n)
 	return rec, nil
 }
 

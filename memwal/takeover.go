@@ -44,7 +44,7 @@ type plan struct {
 	// probe is the key of the start-up probe; "" makes none.
 	probe string
 	// next returns the manifest to commit, built on cur, which is nil for a new
-	// shard. It checks everything that can be checked.
+	// shard. It checks everything that can be checked, and is called more than once.
 	next func(cur *manifest.Manifest) (*manifest.Manifest, error)
 	// load returns who is given the log's entries, from the floor upward. It is
 	// called once for each claim; the one before is then void.

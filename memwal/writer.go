@@ -2,7 +2,6 @@ package memwal
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math"
 	"sync"
@@ -50,6 +49,7 @@ type core struct {
 	spec    *index.Spec // what batches are checked against
 	indexed *index.Spec // what memtables are indexed by; without anything if WALOnly
 	limits  memtable.Limits
+	empty   int64          // bytes of a memtable without rows
 	level   memtable.Level // of visibility
 
 	owner    manifest.Owner
@@ -60,9 +60,9 @@ type core struct {
 	applier  *dispatcher.Task[struct{}]
 	flusher  *flusher.WAL
 	aging    *dispatcher.Task[struct{}] // nil without MaxMemtableAge
-	ending   sync.Once
-	ended    chan struct{} // closed when ending is done
-	endError error         // guarded by ended
+	ending   atomic.Bool                // set by the one call of Close or Abort that ends it
+	ended    chan struct{}              // closed when that is done
+	endError error                      // guarded by ended
 
 	snapshots atomic.Int64 // open ones
 
@@ -104,8 +104,11 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 		OwnershipCheckAfter: c.opts.OwnershipCheckAfter, Logger: c.logger,
 	})
 	c.applier = dispatcher.Start(context.Background(), dispatcher.Options[struct{}]{
-		Name:    "index-applier",
-		Handler: dispatcher.Funcs[struct{}]{OnWake: applier.Run},
+		Name: "index-applier",
+		Handler: dispatcher.Funcs[struct{}]{OnWake: func(ctx context.Context) error {
+			defer c.evictDurable() // the log may have been faster
+			return applier.Run(ctx)
+		}},
 		OnError: c.indexFailed,
 		OnPanic: func(p *dispatcher.PanicError) { c.indexFailed(p) },
 		Logger:  c.logger,
@@ -114,8 +117,12 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 		c.aging = dispatcher.Start(context.Background(), dispatcher.Options[struct{}]{
 			Name:     "memtable-aging",
 			Interval: max(age/4, time.Millisecond),
-			Handler:  dispatcher.Funcs[struct{}]{OnTick: func(context.Context) error { return c.rotateAged() }},
-			Logger:   c.logger,
+			Handler: dispatcher.Funcs[struct{}]{OnTick: func(context.Context) error {
+				c.rotateAged()
+				return nil
+			}},
+			OnPanic: func(p *dispatcher.PanicError) { c.poison(p) },
+			Logger:  c.logger,
 		})
 	}
 }
@@ -190,18 +197,23 @@ func (c *core) freedLocked() {
 }
 
 // evictDurable drops frozen memtables without rows that are still owed to the
-// log, if rows are kept only until then.
+// log, if rows are kept only until then. It is called whenever that may have
+// come true: after an append, an index step, and a freeze.
 func (c *core) evictDurable() {
 	if !c.opts.WALOnly {
 		return
 	}
-	durable := c.cursors.Durable()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.evictDurableLocked()
+}
+
+func (c *core) evictDurableLocked() {
 	v := c.view.Load()
-	if v == nil {
+	if v == nil || !c.opts.WALOnly {
 		return
 	}
+	durable := c.cursors.Durable()
 	keep := v.tables
 	for len(keep) > 1 && keep[0].EndRow() <= min(durable, c.cursors.Indexed()) {
 		keep = keep[1:]
@@ -212,15 +224,12 @@ func (c *core) evictDurable() {
 	}
 }
 
-// rotateAged rotates the active memtable if its oldest row is too old.
-func (c *core) rotateAged() error {
-	err := c.rotate(func(m *memtable.Memtable) bool {
+// rotateAged rotates the active memtable if its oldest row is too old. A writer
+// that has ended rotates nothing, and has told why.
+func (c *core) rotateAged() {
+	_ = c.rotate(func(m *memtable.Memtable) bool {
 		return m.Full(memtable.Limits{Age: c.opts.MaxMemtableAge}, memtable.Size{}, time.Now())
 	})
-	if errors.Is(err, ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 // encodeOptions is what the entry codec is told.

@@ -117,8 +117,5 @@ func (w *Walker) header(ctx context.Context, pos uint64) (wal.Header, error) {
 		return wal.Header{}, fmt.Errorf("read WAL entry %d: %w", pos, err)
 	}
 	h, err := wal.DecodeHeader(data)
-	if err != nil {
-		return wal.Header{}, fmt.Errorf("read WAL entry %d: %w", pos, err)
-	}
-	return h, nil
+	return h, wal.AtPosition(err, pos)
 }

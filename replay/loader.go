@@ -24,9 +24,12 @@ type LoaderConfig struct {
 	// OnFull is called with each memtable that was frozen, its rows complete and
 	// indexed, so that it can be flushed on the way. Optional.
 	OnFull func(*memtable.Memtable) error
+	// CountOnly counts rows and keeps none, for those who serve no reads.
+	CountOnly bool
 	// OnIndexError is called when an index does not take rows that are durable
-	// already. It marks that index as failed; the rows stay.
-	OnIndexError func(m *memtable.Memtable, err error)
+	// already. It marks that index as failed and returns nil: the batch is applied
+	// again, to the others. An error ends the replay.
+	OnIndexError func(m *memtable.Memtable, err error) error
 }
 
 // Loaded counts what a Loader was given.
@@ -90,7 +93,7 @@ func (l *Loader) Add(s *Step) error {
 	l.loaded.Entries++
 	l.loaded.Bytes += uint64(s.Size)
 	l.loaded.Rows += uint64(s.Entry.Rows)
-	if s.Entry.Rows == 0 {
+	if s.Entry.Rows == 0 || l.cfg.CountOnly {
 		return nil
 	}
 	if err := l.load(s); err != nil {
@@ -119,11 +122,25 @@ func (l *Loader) load(s *Step) error {
 		if err := m.Append(rec, sizes[i].Window, sizes[i].Pinned); err != nil {
 			return err
 		}
-		if err := m.Index().Apply(rec, slot); err != nil {
-			l.cfg.OnIndexError(m, err)
+		if err := l.index(m, rec, slot); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// index gives a batch to every index that has not failed. Each round either ends
+// or has marked one more index as failed.
+func (l *Loader) index(m *memtable.Memtable, rec arrow.RecordBatch, slot uint32) error {
+	for {
+		err := m.Index().Apply(rec, slot)
+		if err == nil {
+			return nil
+		}
+		if err := l.cfg.OnIndexError(m, err); err != nil {
+			return err
+		}
+	}
 }
 
 // measure returns what each batch counts for. Together they pin the body of the
