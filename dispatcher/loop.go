@@ -54,7 +54,8 @@ func choose(s situation) step {
 	}
 }
 
-// loop runs until the task ends. The context is the task's own, with the pprof labels.
+// loop runs until the task ends. The context is the task's own, with the pprof
+// labels.
 func (t *Task[M]) loop(ctx context.Context) {
 	t.timer = time.NewTimer(time.Hour)
 	defer t.timer.Stop()
@@ -66,11 +67,7 @@ func (t *Task[M]) loop(ctx context.Context) {
 			return
 		case stepWait:
 			t.sleep(ctx, wait)
-		case stepMessage:
-			ok = t.run(ctx, s, msg)
-		case stepWake:
-			ok = t.run(ctx, s, msg)
-		case stepTick:
+		case stepMessage, stepWake, stepTick:
 			ok = t.run(ctx, s, msg)
 		}
 		if !ok {
@@ -79,8 +76,9 @@ func (t *Task[M]) loop(ctx context.Context) {
 	}
 }
 
-// take chooses the next step and takes what it needs: the message from the mailbox, the wake, or the tick. For
-// stepWait it returns how long until a tick is due; negative means no tick.
+// take chooses the next step and takes what it needs: the message from the
+// mailbox, the wake, or the tick. For stepWait it returns how long until a tick
+// is due; negative means no tick.
 func (t *Task[M]) take(ctx context.Context) (s step, msg M, wait time.Duration) {
 	now := time.Now()
 	wake := t.wake.Load()
@@ -101,7 +99,8 @@ func (t *Task[M]) take(ctx context.Context) (s step, msg M, wait time.Duration) 
 		t.handled++
 		<-t.slots // never waits: each message in the mailbox has its token
 	case stepWake:
-		t.wake.Store(0) // before the handler looks at the state, so a wake that comes meanwhile counts
+		// Before the handler looks at the state, so a wake that comes meanwhile counts.
+		t.wake.Store(0)
 	case stepTick:
 		t.mu.ticks.begin(now)
 	case stepWait:
@@ -127,14 +126,17 @@ func (t *Task[M]) sleep(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// run calls the handler and reports its error. It returns false when the loop must end because something panicked.
+// run calls the handler and reports its error. It returns false when the loop
+// must end because something panicked.
 func (t *Task[M]) run(ctx context.Context, s step, msg M) (ok bool) {
 	defer func() {
 		if ok {
 			return
 		}
 		value := recover()
-		if value == nil { // the handler called runtime.Goexit: the goroutine ends, its deferred calls still run
+		if value == nil {
+			// The handler called runtime.Goexit: the goroutine ends, its deferred calls
+			// still run.
 			value = errors.New("the handler ended its goroutine")
 		}
 		t.mu.Lock()
@@ -172,16 +174,17 @@ func (t *Task[M]) settle(s step) {
 	}
 }
 
-// report keeps and reports a handler's error.
+// report keeps and reports a handler's error. OnError gets it as it is: it knows
+// the task. Those who read it in Stop's list or in the log do not.
 func (t *Task[M]) report(ctx context.Context, s step, err error) {
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		return // the stop itself
 	}
-	err = fmt.Errorf("dispatcher: task %q, %s: %w", t.o.Name, s, err)
+	named := fmt.Errorf("dispatcher: task %q, %s: %w", t.o.Name, s, err)
 	t.mu.Lock()
 	kept := len(t.mu.errs) < maxErrors
 	if kept {
-		t.mu.errs = append(t.mu.errs, err)
+		t.mu.errs = append(t.mu.errs, named)
 	} else {
 		t.mu.more++
 	}
@@ -190,12 +193,12 @@ func (t *Task[M]) report(ctx context.Context, s step, err error) {
 	case t.o.OnError != nil:
 		t.o.OnError(err)
 	case !kept:
-		t.o.Logger.Error("task failed", "task", t.o.Name, "error", err)
+		t.o.Logger.Error("task failed", "task", t.o.Name, "error", named)
 	}
 }
 
-// finish is the last thing that the goroutine does. Posters are let go before the callbacks run, since these may
-// be slow.
+// finish is the last thing that the goroutine does. Posters are let go before
+// the callbacks run, since these may be slow.
 func (t *Task[M]) finish() {
 	defer close(t.done)
 	t.close()
@@ -221,7 +224,8 @@ func (t *Task[M]) finish() {
 	}
 }
 
-// contain keeps a panic in a callback from keeping the others from being called.
+// contain keeps a panic in a callback from keeping the others from being
+// called.
 func (t *Task[M]) contain(what string, f func()) {
 	defer func() {
 		if value := recover(); value != nil {

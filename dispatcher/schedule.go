@@ -2,7 +2,8 @@ package dispatcher
 
 import "time"
 
-// schedule decides when ticks come. It is a state machine over plain values; the loop calls it with the lock held.
+// schedule decides when ticks come. It is a state machine over plain values;
+// the loop calls it with the lock held.
 type schedule struct {
 	interval time.Duration // <= 0: only ticks that were asked for
 	patience int           // messages that may pass a tick that waits its turn, >= 1
@@ -35,12 +36,14 @@ func (s *schedule) ready(now time.Time) bool {
 	return !s.due.IsZero() && !now.Before(s.due)
 }
 
-// first tells whether a due tick has waited so long that it goes before messages.
+// first tells whether a due tick has waited so long that it goes before
+// messages.
 func (s *schedule) first(now time.Time) bool {
 	return s.kept && s.passed >= s.patience && s.ready(now)
 }
 
-// busy accounts for a message or wake whose handler returned at now. It tells whether a tick was dropped.
+// busy accounts for a message or wake whose handler returned at now. It tells
+// whether a tick was dropped.
 func (s *schedule) busy(now time.Time) bool {
 	switch {
 	case !s.ready(now):
@@ -55,11 +58,13 @@ func (s *schedule) busy(now time.Time) bool {
 	}
 }
 
-// begin is called before a tick is delivered at now, so that a reset by its handler stands.
+// begin is called before a tick is delivered at now, so that a reset by its
+// handler stands.
 func (s *schedule) begin(now time.Time) { s.next(now) }
 
-// end is called after the handler of a tick returned at now. Ticks missed meanwhile are dropped; this is not the
-// starvation that kept guards against, since a tick was just delivered.
+// end is called after the handler of a tick returned at now. Ticks missed
+// meanwhile are dropped; this is not the starvation that kept guards against,
+// since a tick was just delivered.
 func (s *schedule) end(now time.Time) {
 	if s.ready(now) && !s.kept {
 		s.next(now)

@@ -11,27 +11,32 @@ import (
 	"time"
 )
 
-// DefaultMailbox is the number of messages a mailbox holds unless told otherwise. Smaller makes posters wait for a
-// handler that is merely busy, larger only hides a handler that cannot keep up.
+// DefaultMailbox is the number of messages a mailbox holds unless told
+// otherwise. Smaller makes posters wait for a handler that is merely busy,
+// larger only hides a handler that cannot keep up.
 const DefaultMailbox = 64
 
-// maxErrors bounds the handler errors kept for Stop. The first ones tell what went wrong; the others are counted.
+// maxErrors bounds the handler errors kept for Stop. The first ones tell what
+// went wrong; the others are counted.
 const maxErrors = 16
 
-// ErrStopped is returned for messages that a task no longer takes. It is also the cause with which a discarding
-// stop cancels the context of a running handler.
+// ErrStopped is returned for messages that a task no longer takes. It is also
+// the cause with which a discarding stop cancels the context of a running
+// handler.
 var ErrStopped = errors.New("dispatcher: task is stopped")
 
-// Handler is what a task does. Its methods are called on the task's goroutine, one at a time.
+// Handler is what a task does. Its methods are called on the task's goroutine,
+// one at a time.
 //
-// The context ends when the task is told to discard or the context given to Start ends; a handler that may run
-// long must heed it. During a draining stop it stays alive. An error is reported and the loop goes on; an error
-// that only says that this context ended is not reported.
+// The context ends when the task is told to discard or the context given to
+// Start ends; a handler that may run long must heed it. During a draining stop
+// it stays alive. An error is reported and the loop goes on; an error that only
+// says that this context ended is not reported.
 type Handler[M any] interface {
 	// Handle handles one message.
 	Handle(ctx context.Context, msg M) error
-	// Wake does work that follows from state kept elsewhere. It is called once for any number of Task.Wake before
-	// it.
+	// Wake does work that follows from state kept elsewhere. It is called once
+	// for any number of Task.Wake before it.
 	Wake(ctx context.Context) error
 	// Tick is called when a tick is due.
 	Tick(ctx context.Context) error
@@ -72,24 +77,25 @@ func (f Funcs[M]) Tick(ctx context.Context) error {
 type Options[M any] struct {
 	// Name of the task in errors, logs and the pprof label "memwal.task".
 	Name string
-	// Interval between ticks. Zero or less: no ticks but those asked for with Task.ResetTicker.
+	// Interval between ticks. Zero or less: no ticks but those asked for with
+	// Task.ResetTicker.
 	Interval time.Duration
 	// Handler does the work.
 	Handler Handler[M]
-	// Mailbox is the number of messages that may wait; a poster waits when it is full. Zero or less:
-	// DefaultMailbox.
+	// Mailbox is the number of messages that may wait; a poster waits when it
+	// is full. Zero or less: DefaultMailbox.
 	Mailbox int
-	// OnError is told each handler error, on the task's goroutine. It must not call Stop, which would wait for
-	// itself.
+	// OnError is told each handler error as it is, on the task's goroutine. It
+	// must not call Stop, which would wait for itself.
 	OnError func(error)
-	// OnPanic is told of the panic that ended the loop, on the task's goroutine, after the mailbox was closed. It
-	// must not call Stop.
+	// OnPanic is told of the panic that ended the loop, on the task's
+	// goroutine, after the mailbox was closed. It must not call Stop.
 	OnPanic func(*PanicError)
-	// OnDiscard is given each message that was accepted and will never be handled, on the task's goroutine, before
-	// Stop returns.
+	// OnDiscard is given each message that was accepted and will never be
+	// handled, on the task's goroutine, before Stop returns.
 	OnDiscard func(M)
-	// Logger for what no caller is told: ticks dropped, errors beyond the ones that Stop returns, panics inside
-	// the callbacks. Nil: discarded.
+	// Logger for what no caller is told: ticks dropped, errors beyond the ones
+	// that Stop returns, panics inside the callbacks. Nil: discarded.
 	Logger *slog.Logger
 }
 
@@ -110,8 +116,9 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Task is a running background task. All methods may be called from any goroutine; Stop and Done must not be
-// waited for by the task's own handler or callbacks.
+// Task is a running background task. All methods may be called from any
+// goroutine; Stop and Done must not be waited for by the task's own handler or
+// callbacks.
 type Task[M any] struct {
 	o       Options[M]
 	ctx     context.Context // handed to handlers
@@ -126,7 +133,8 @@ type Task[M any] struct {
 	posted atomic.Uint64 // messages put into the mailbox; written with mu held. handled <= posted
 	wake   atomic.Uint64 // 0: no wake waits; else 1 + the value of posted that the wake lets pass first
 
-	// mu guards what follows. It is a leaf, held for a few instructions, never across a handler or callback.
+	// mu guards what follows. It is a leaf, held for a few instructions, never
+	// across a handler or callback.
 	mu struct {
 		sync.Mutex
 		queue    ring[M]
@@ -138,7 +146,8 @@ type Task[M any] struct {
 	}
 }
 
-// Start starts a task. The end of ctx ends it like Stop(false). A nil Handler is a programming error and panics.
+// Start starts a task. The end of ctx ends it like Stop(false). A nil Handler
+// is a programming error and panics.
 func Start[M any](ctx context.Context, o Options[M]) *Task[M] {
 	if o.Handler == nil {
 		panic(fmt.Sprintf("dispatcher: task %q has no handler", o.Name))
@@ -165,10 +174,11 @@ func Start[M any](ctx context.Context, o Options[M]) *Task[M] {
 	return t
 }
 
-// Post puts a message into the mailbox and waits while it is full. A nil error means that the message will be
-// handled, or given to OnDiscard. ErrStopped means that the task takes no messages any more; it wraps the
-// PanicError if a panic was the reason. The end of ctx ends the wait with its error; the message is then not
-// posted.
+// Post puts a message into the mailbox and waits while it is full. A nil error
+// means that the message will be handled, or given to OnDiscard. ErrStopped
+// means that the task takes no messages any more; it wraps the PanicError if a
+// panic was the reason. The end of ctx ends the wait with its error; the
+// message is then not posted.
 func (t *Task[M]) Post(ctx context.Context, msg M) error {
 	select {
 	case <-t.closed:
@@ -190,7 +200,9 @@ func (t *Task[M]) Post(ctx context.Context, msg M) error {
 		return ctx.Err()
 	}
 	t.mu.Lock()
-	if t.mu.closing { // between the two lines above; the loop may have looked at the mailbox for the last time
+	// Closed since the select; the loop may have looked at the mailbox for the
+	// last time.
+	if t.mu.closing {
 		t.mu.Unlock()
 		<-t.slots
 		return t.stopped()
@@ -202,9 +214,10 @@ func (t *Task[M]) Post(ctx context.Context, msg M) error {
 	return nil
 }
 
-// Wake makes the handler's Wake be called after the messages posted so far. It never waits, and costs one
-// atomic load when a wake is waiting already. One that comes during a draining stop counts, so that a handler
-// may go on in steps; once the task has ended it does nothing.
+// Wake makes the handler's Wake be called after the messages posted so far. It
+// never waits, and costs one atomic load when a wake is waiting already. One
+// that comes during a draining stop counts, so that a handler may go on in
+// steps; once the task has ended it does nothing.
 func (t *Task[M]) Wake() {
 	if t.wake.Load() != 0 {
 		return
@@ -214,9 +227,11 @@ func (t *Task[M]) Wake() {
 	}
 }
 
-// ResetTicker makes the next tick come d from now instead of when it was due; ticks after it follow at the
-// interval, if there is one. A tick asked for in this way is not dropped when the task is busy at that moment,
-// only late. Meant for the handler, which then decides about the next tick while it handles something.
+// ResetTicker makes the next tick come d from now instead of when it was due;
+// ticks after it follow at the interval, if there is one. A tick asked for in
+// this way is not dropped when the task is busy at that moment, only late.
+// Meant for the handler, which then decides about the next tick while it
+// handles something.
 func (t *Task[M]) ResetTicker(d time.Duration) {
 	t.mu.Lock()
 	t.mu.ticks.reset(time.Now(), d)
@@ -224,12 +239,13 @@ func (t *Task[M]) ResetTicker(d time.Duration) {
 	t.notify()
 }
 
-// Stop ends the task and waits for its goroutine. With drain, messages and the wake that were accepted before are
-// handled first; without, the handler's context is cancelled and they are discarded. A discarding stop cuts a
+// Stop ends the task and waits for its goroutine. With drain, messages and the
+// wake that were accepted before are handled first; without, the handler's
+// context is cancelled and they are discarded. A discarding stop cuts a
 // draining one short.
 //
-// It returns the handler's errors (the first 16, and how many more there were) and the panic that ended the loop,
-// joined; the same ones each time.
+// It returns the handler's errors (the first 16, and how many more there were)
+// and the panic that ended the loop, joined; the same ones each time.
 func (t *Task[M]) Stop(drain bool) error {
 	t.close()
 	if !drain {
@@ -240,7 +256,8 @@ func (t *Task[M]) Stop(drain bool) error {
 	return t.Err()
 }
 
-// Cancel starts a stop that discards and does not wait for it, so a handler or callback may call it.
+// Cancel starts a stop that discards and does not wait for it, so a handler or
+// callback may call it.
 func (t *Task[M]) Cancel() {
 	t.close()
 	t.cancel(ErrStopped)
@@ -263,13 +280,6 @@ func (t *Task[M]) Err() error {
 	return errors.Join(errs...)
 }
 
-// Pending returns the number of messages in the mailbox.
-func (t *Task[M]) Pending() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.mu.queue.len()
-}
-
 // stopped returns the error for a message that came too late.
 func (t *Task[M]) stopped() error {
 	t.mu.Lock()
@@ -290,7 +300,8 @@ func (t *Task[M]) close() {
 	}
 }
 
-// notify makes the loop look again. The token is left behind when the loop is busy, so nothing is missed.
+// notify makes the loop look again. The token is left behind when the loop is
+// busy, so nothing is missed.
 func (t *Task[M]) notify() {
 	select {
 	case t.signal <- struct{}{}:

@@ -97,7 +97,7 @@ func (f *WAL) putAt(ctx context.Context, pos uint64, id wal.PutID, body objstore
 	case h.PutID == id:
 		return landed, time.Time{}, nil
 	case h.Epoch > f.cfg.Epoch:
-		return inFlight, time.Time{}, &manifest.FencedError{Ours: manifest.Owner{Epoch: f.cfg.Epoch}, Theirs: manifest.Owner{Epoch: h.Epoch}}
+		return inFlight, time.Time{}, manifest.FencedBy(f.cfg.Epoch, h.Epoch)
 	}
 	return displaced, time.Time{}, nil
 }

@@ -8,7 +8,7 @@
 // # What is appended
 //
 // A tick, a wake-up and a completed put all end in the same step: acknowledge
-// what can be acknowledged, then ask the policy (see [Decide]) whether to start
+// what can be acknowledged, then ask the policy (decide) whether to start
 // an append now. A tick names no memtable. The rows are looked for when the
 // step runs: the oldest live memtable that has rows beyond the assigned prefix
 // is taken, whole batches of it up to the size limit, and never batches of two

@@ -2,69 +2,56 @@ package flusher
 
 import "time"
 
-// Reason says what started an append.
-type Reason uint8
+// reason says what started an append.
+type reason uint8
 
 const (
-	// ByTime is an append of rows that were pending when the flush interval
+	// byTime is an append of rows that were pending when the flush interval
 	// had passed since the last append.
-	ByTime Reason = iota
-	// BySize is an append of at least FlushBytes.
-	BySize
-	// ByDemand is an append that Flush, a freeze or Close asked for.
-	ByDemand
+	byTime reason = iota
+	// bySize is an append of at least FlushBytes.
+	bySize
+	// byDemand is an append that Flush, a freeze or Close asked for.
+	byDemand
 	reasons
 )
 
-// String returns the name that statistics use.
-func (r Reason) String() string {
-	switch r {
-	case ByTime:
-		return "time"
-	case BySize:
-		return "size"
-	case ByDemand:
-		return "demand"
-	}
-	return "unknown"
+// pending is what the policy looks at.
+type pending struct {
+	bytes     int64         // window bytes of rows that belong to no entry yet
+	rows      uint64        // such rows
+	room      bool          // the in-flight window takes another put
+	demanded  bool          // somebody waits for the oldest pending row without regard to cost
+	sinceLast time.Duration // since the last append was started
 }
 
-// Pending is what the policy looks at.
-type Pending struct {
-	Bytes     int64         // window bytes of rows that belong to no entry yet
-	Rows      uint64        // such rows
-	Room      bool          // the in-flight window takes another put
-	Demanded  bool          // somebody waits for the oldest pending row without regard to cost
-	SinceLast time.Duration // since the last append was started
+// decision is the answer of the policy: append now, for that reason, or look
+// again after wait (0: only when something changes).
+type decision struct {
+	append bool
+	reason reason
+	wait   time.Duration
 }
 
-// Decision is the answer of the policy: append now, for that Reason, or look
-// again after Wait (0: only when something changes).
-type Decision struct {
-	Append bool
-	Reason Reason
-	Wait   time.Duration
-}
-
-// Decide says whether to start an append. Interval is the least spacing between
+// decide says whether to start an append. interval is the least spacing between
 // an append that is started by time and the append before it, whatever started
 // that one; 0 means that time starts none. After a pause of an interval or more
 // a row has waited its turn already, so the first one goes out at once.
 //
 // When the window is full the answer is to wait: pending rows pile up and the
 // next entry is larger, which is group commit that adapts to the store's speed.
-func Decide(p Pending, interval time.Duration, flushBytes int64) Decision {
+func decide(p pending, interval time.Duration, flushBytes int64) decision {
 	switch {
-	case p.Rows == 0 || !p.Room:
-		return Decision{}
-	case p.Demanded:
-		return Decision{Append: true, Reason: ByDemand}
-	case p.Bytes >= flushBytes:
-		return Decision{Append: true, Reason: BySize}
+	case p.rows == 0 || !p.room:
+		return decision{}
+	case p.demanded:
+		return decision{append: true, reason: byDemand}
+	case p.bytes >= flushBytes:
+		return decision{append: true, reason: bySize}
 	case interval <= 0:
-		return Decision{}
-	case p.SinceLast >= interval:
-		return Decision{Append: true, Reason: ByTime}
+		return decision{}
+	case p.sinceLast >= interval:
+		return decision{append: true, reason: byTime}
 	}
-	return Decision{Wait: interval - p.SinceLast}
+	return decision{wait: interval - p.sinceLast}
 }

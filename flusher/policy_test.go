@@ -7,32 +7,32 @@ import (
 
 func TestDecide(t *testing.T) {
 	const interval, size = 100 * time.Millisecond, 1000
-	base := Pending{Bytes: 10, Rows: 1, Room: true, SinceLast: 30 * time.Millisecond}
-	with := func(change func(*Pending)) Pending {
+	base := pending{bytes: 10, rows: 1, room: true, sinceLast: 30 * time.Millisecond}
+	with := func(change func(*pending)) pending {
 		p := base
 		change(&p)
 		return p
 	}
 	for _, tc := range []struct {
 		name     string
-		pending  Pending
+		pending  pending
 		interval time.Duration
-		want     Decision
+		want     decision
 	}{
-		{"inside the interval: wait for the rest of it", base, interval, Decision{Wait: 70 * time.Millisecond}},
-		{"after a pause of an interval: at once", with(func(p *Pending) { p.SinceLast = interval }), interval, Decision{Append: true, Reason: ByTime}},
-		{"after a longer pause: at once", with(func(p *Pending) { p.SinceLast = time.Hour }), interval, Decision{Append: true, Reason: ByTime}},
-		{"nothing pending", with(func(p *Pending) { p.Rows, p.SinceLast = 0, time.Hour }), interval, Decision{}},
-		{"nothing pending, but demanded", with(func(p *Pending) { p.Rows, p.Demanded = 0, true }), interval, Decision{}},
-		{"window full", with(func(p *Pending) { p.Room, p.SinceLast, p.Bytes, p.Demanded = false, time.Hour, size, true }), interval, Decision{}},
-		{"enough bytes", with(func(p *Pending) { p.Bytes = size }), interval, Decision{Append: true, Reason: BySize}},
-		{"one byte less", with(func(p *Pending) { p.Bytes = size - 1 }), interval, Decision{Wait: 70 * time.Millisecond}},
-		{"demanded", with(func(p *Pending) { p.Demanded = true }), interval, Decision{Append: true, Reason: ByDemand}},
-		{"no interval: time starts nothing", with(func(p *Pending) { p.SinceLast = time.Hour }), 0, Decision{}},
-		{"no interval: size does", with(func(p *Pending) { p.Bytes = size }), 0, Decision{Append: true, Reason: BySize}},
+		{"inside the interval: wait for the rest of it", base, interval, decision{wait: 70 * time.Millisecond}},
+		{"after a pause of an interval: at once", with(func(p *pending) { p.sinceLast = interval }), interval, decision{append: true, reason: byTime}},
+		{"after a longer pause: at once", with(func(p *pending) { p.sinceLast = time.Hour }), interval, decision{append: true, reason: byTime}},
+		{"nothing pending", with(func(p *pending) { p.rows, p.sinceLast = 0, time.Hour }), interval, decision{}},
+		{"nothing pending, but demanded", with(func(p *pending) { p.rows, p.demanded = 0, true }), interval, decision{}},
+		{"window full", with(func(p *pending) { p.room, p.sinceLast, p.bytes, p.demanded = false, time.Hour, size, true }), interval, decision{}},
+		{"enough bytes", with(func(p *pending) { p.bytes = size }), interval, decision{append: true, reason: bySize}},
+		{"one byte less", with(func(p *pending) { p.bytes = size - 1 }), interval, decision{wait: 70 * time.Millisecond}},
+		{"demanded", with(func(p *pending) { p.demanded = true }), interval, decision{append: true, reason: byDemand}},
+		{"no interval: time starts nothing", with(func(p *pending) { p.sinceLast = time.Hour }), 0, decision{}},
+		{"no interval: size does", with(func(p *pending) { p.bytes = size }), 0, decision{append: true, reason: bySize}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := Decide(tc.pending, tc.interval, size); got != tc.want {
+			if got := decide(tc.pending, tc.interval, size); got != tc.want {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 		})

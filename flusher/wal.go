@@ -2,7 +2,6 @@ package flusher
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/memwal/memwal-go/dispatcher"
-	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
@@ -82,13 +80,15 @@ type WAL struct {
 	armed    bool      // a tick was asked for since then
 	proof    proof
 	checking bool // an ownership check is in flight
+	proved   int  // slots at the head that the last check proves, whenever it was sent
 	failed   bool
 }
 
 // checked is the message that ends an ownership check.
 type checked struct {
-	sent time.Time
-	err  error
+	sent   time.Time
+	proved int // slots that had landed by then, from the head on
+	err    error
 }
 
 // New starts the task. Stop ends it.
@@ -181,7 +181,9 @@ func (h *handler) Handle(_ context.Context, msg any) error {
 		if m.err != nil {
 			return m.err
 		}
-		f.proof = proof{sent: m.sent}
+		// However long it took: the listing shows no later claim, so what had landed
+		// before it was sent landed before any fence.
+		f.proof, f.proved = proof{sent: m.sent}, m.proved
 	}
 	return f.step()
 }
@@ -210,15 +212,15 @@ func (f *WAL) step() error {
 		f.send(s)
 	}
 	for {
-		d := Decide(f.pending(), f.cfg.Interval, f.cfg.FlushBytes)
-		if !d.Append {
-			if d.Wait > 0 && !f.armed {
+		d := decide(f.pending(), f.cfg.Interval, f.cfg.FlushBytes)
+		if !d.append {
+			if d.wait > 0 && !f.armed {
 				f.armed = true
-				f.task.ResetTicker(d.Wait)
+				f.task.ResetTicker(d.wait)
 			}
 			return nil
 		}
-		f.stats.started[d.Reason].Add(1)
+		f.stats.started[d.reason].Add(1)
 		f.lastTime, f.armed = f.cfg.Now(), false
 		f.send(f.window.assign(f.take()))
 	}
@@ -233,7 +235,9 @@ func (f *WAL) acknowledge() error {
 		if h == nil || h.outcome != landed {
 			break
 		}
-		if f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
+		if f.proved > 0 {
+			f.proved--
+		} else if f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
 			f.check(h.pos)
 			break
 		}
@@ -255,9 +259,10 @@ func (f *WAL) acknowledge() error {
 func (f *WAL) check(pos uint64) {
 	f.checking = true
 	f.stats.checks.Add(1)
+	proved := f.window.landedPrefix()
 	f.jobs.Go(func() {
 		sent := f.cfg.Now()
-		f.post(checked{sent: sent, err: f.checkOwner(f.ctx, pos)})
+		f.post(checked{sent: sent, proved: proved, err: f.checkOwner(f.ctx, pos)})
 	})
 }
 
@@ -277,8 +282,8 @@ func (f *WAL) send(s *slot) {
 func (f *WAL) post(m any) { _ = f.task.Post(f.ctx, m) }
 
 // pending describes the rows that belong to no entry yet.
-func (f *WAL) pending() Pending {
-	p := Pending{Room: f.window.room(), SinceLast: f.cfg.Now().Sub(f.lastTime)}
+func (f *WAL) pending() pending {
+	p := pending{room: f.window.room(), sinceLast: f.cfg.Now().Sub(f.lastTime)}
 	accepted := f.cfg.Cursors.Accepted()
 	for _, m := range f.cfg.Live() {
 		end := min(m.EndRow(), accepted)
@@ -286,10 +291,10 @@ func (f *WAL) pending() Pending {
 			continue
 		}
 		first := max(f.assigned, m.FirstRow())
-		p.Rows += end - first
-		p.Bytes += m.WindowOf(m.FindBatch(uint32(first-m.FirstRow())), m.Batches())
+		p.rows += end - first
+		p.bytes += m.WindowOf(m.FindBatch(uint32(first-m.FirstRow())), m.Batches())
 	}
-	p.Demanded = p.Rows > 0 && f.assigned < f.demanded.Load()
+	p.demanded = p.rows > 0 && f.assigned < f.demanded.Load()
 	return p
 }
 
@@ -327,10 +332,5 @@ func (f *WAL) fail(err error) {
 	}
 	f.failed = true
 	f.stop()
-	if errors.Is(err, manifest.ErrFenced) {
-		f.cfg.Logger.Error("writer fenced", "epoch", f.cfg.Epoch, "error", err)
-	} else {
-		f.cfg.Logger.Error("appending to the WAL failed for good", "epoch", f.cfg.Epoch, "error", err)
-	}
 	f.cfg.OnFail(err)
 }

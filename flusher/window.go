@@ -81,6 +81,15 @@ func (w *window) head() *slot {
 	return w.slots[0]
 }
 
+// landedPrefix is the number of slots from the head on that have landed.
+func (w *window) landedPrefix() int {
+	n := 0
+	for n < len(w.slots) && w.slots[n].outcome == landed {
+		n++
+	}
+	return n
+}
+
 // pop takes the head off; it must have landed.
 func (w *window) pop() *slot {
 	s := w.slots[0]

@@ -275,8 +275,12 @@ func TestQ08NoIndex(t *testing.T) {
 			t.Errorf("OrderedOver(%s): %v", col, err)
 		}
 	}
-	if _, err := mustBind(t, testSchema(false), nil).Key(1); !errors.Is(err, ErrNoIndex) {
-		t.Errorf("Key of an append-only table: %v", err)
+	none := mustBind(t, testSchema(false), nil)
+	_, err := none.Key(1)
+	for what, err := range map[string]error{"Key": err, "Failed": none.NewSet(nil).Failed(PrimaryKey)} {
+		if !errors.Is(err, ErrNoIndex) || !strings.Contains(err.Error(), "no primary key") || strings.Contains(err.Error(), PrimaryKey) {
+			t.Errorf("%s of an append-only table: %v", what, err)
+		}
 	}
 	if err := f.set.Failed("nope"); !errors.Is(err, ErrNoIndex) {
 		t.Errorf("Failed of an unknown index: %v", err)

@@ -4,6 +4,9 @@ package index
 // Fail and Failed. Names that begin with an underscore are reserved.
 const PrimaryKey = "_primary_key"
 
+// allIndexes stands for the whole Set in an ApplyError.
+const allIndexes = "_all"
+
 // Column names a column of the storage schema.
 type Column struct {
 	Name string

@@ -33,6 +33,21 @@ type (
 	RowError = keys.RowError
 )
 
+// place names an index and, if there is one, a column in errors.
+func place(index, column string) string {
+	s := fmt.Sprintf("index %q", index)
+	switch index {
+	case PrimaryKey:
+		s = "primary key"
+	case allIndexes:
+		s = "all indexes"
+	}
+	if column != "" {
+		s += fmt.Sprintf(": column %q", column)
+	}
+	return s
+}
+
 // ConfigError reports one violation in a configuration; Bind joins all of them.
 type ConfigError struct {
 	Index  string         // PrimaryKey for the primary key
@@ -43,13 +58,7 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string {
-	s := fmt.Sprintf("index %q", e.Index)
-	if e.Index == PrimaryKey {
-		s = "primary key"
-	}
-	if e.Column != "" {
-		s += fmt.Sprintf(": column %q", e.Column)
-	}
+	s := place(e.Index, e.Column)
 	if e.Type != nil {
 		s += fmt.Sprintf(" of type %s", e.Type)
 	}
@@ -69,14 +78,7 @@ type BatchError struct {
 }
 
 func (e *BatchError) Error() string {
-	s := fmt.Sprintf("index %q", e.Index)
-	if e.Index == PrimaryKey {
-		s = "primary key"
-	}
-	if e.Column != "" {
-		s += fmt.Sprintf(": column %q", e.Column)
-	}
-	return s + ": " + e.Err.Error()
+	return place(e.Index, e.Column) + ": " + e.Err.Error()
 }
 
 func (e *BatchError) Is(target error) bool { return target == ErrInvalid }
@@ -85,28 +87,35 @@ func (e *BatchError) Unwrap() error        { return e.Err }
 // NoIndexError reports a search by an index that is not configured, or not of
 // the kind that the search needs.
 type NoIndexError struct {
-	Index  string // the name asked for; empty: a search by column
+	Index  string // the name asked for, PrimaryKey for the primary key; empty: a search by column
 	Column string // the column asked for; empty: a search by name
 	Kind   string // the kind that the search needs
 }
 
 func (e *NoIndexError) Error() string {
-	if e.Column != "" {
+	switch {
+	case e.Column != "":
 		return fmt.Sprintf("no %s index over column %q: configure one before writing", e.Kind, e.Column)
+	case e.Index == PrimaryKey && e.Kind == KindOrdered:
+		return "the primary key is no ordered index: configure one before writing"
+	case e.Index == PrimaryKey:
+		return "the table has no primary key: it is chosen in memwal's Options.PrimaryKey, before the first write"
 	}
 	return fmt.Sprintf("no %s index named %q: configure one before writing", e.Kind, e.Index)
 }
 
 func (e *NoIndexError) Is(target error) bool { return target == ErrNoIndex }
 
-// FailedError is the answer of an index that Fail has marked.
+// FailedError reports a search by an index that could not take all rows and has
+// been given up in a part of the table. The rows themselves are there: scans,
+// lookups by primary key and the other indexes find them.
 type FailedError struct {
-	Index string
-	Err   error
+	Index string // its name; PrimaryKey for the primary key
+	Err   error  // what it failed with first
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("index %q has failed and answers no searches: %v", e.Index, e.Err)
+	return fmt.Sprintf("%s has failed and answers no searches: %v", place(e.Index, ""), e.Err)
 }
 
 func (e *FailedError) Is(target error) bool { return target == ErrFailed }
@@ -115,12 +124,12 @@ func (e *FailedError) Unwrap() error        { return e.Err }
 // ApplyError reports the index that could not apply a batch. What it has applied
 // of the batch cannot be undone.
 type ApplyError struct {
-	Index string
+	Index string // PrimaryKey for the primary key; "_all", which no index can be called, for the Set as a whole
 	Err   error
 }
 
 func (e *ApplyError) Error() string {
-	return fmt.Sprintf("apply a batch to index %q: %v", e.Index, e.Err)
+	return fmt.Sprintf("apply a batch to %s: %v", place(e.Index, ""), e.Err)
 }
 
 func (e *ApplyError) Is(target error) bool { return target == ErrInternal }
@@ -136,13 +145,14 @@ func (e *CapacityError) Error() string {
 
 func (e *CapacityError) Is(target error) bool { return target == ErrInternal }
 
-// PanicError is a panic inside an index, contained.
+// PanicError is a panic inside an index, contained. Its text leaves the stack out:
+// whoever logs it adds the field.
 type PanicError struct {
 	Value any
-	Stack []byte
+	Stack []byte // of the goroutine that panicked
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)

@@ -98,10 +98,10 @@ func (s *Set) Apply(rec arrow.RecordBatch, firstSlot uint32) error {
 	rows := rec.NumRows()
 	end := uint64(firstSlot) + uint64(rows)
 	if applied := s.applied.Load(); firstSlot != applied {
-		return &ApplyError{Index: "all", Err: fmt.Errorf("batch at slot %d, expected %d", firstSlot, applied)}
+		return &ApplyError{Index: allIndexes, Err: fmt.Errorf("batch at slot %d, expected %d", firstSlot, applied)}
 	}
 	if end > MaxSlots {
-		return &ApplyError{Index: "all", Err: &CapacityError{Slots: end}}
+		return &ApplyError{Index: allIndexes, Err: &CapacityError{Slots: end}}
 	}
 	todo, err := s.due(uint32(end))
 	if err != nil {

@@ -2,11 +2,8 @@ package memtable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-
-	"github.com/memwal/memwal-go/index"
 )
 
 // ApplyError says that a batch could not be put into the indexes.
@@ -23,40 +20,39 @@ func (e *ApplyError) Error() string {
 
 func (e *ApplyError) Unwrap() error { return e.Err }
 
-// Applier puts accepted batches into the indexes, in the order of their rows, and moves the indexed cursor behind
-// them. It has no state of its own beside its first error: where it stands is the cursor.
+// Applier puts accepted batches into the indexes, in the order of their rows,
+// and moves the indexed cursor behind them. It has no state of its own beside
+// its first error: where it stands is the cursor.
 type Applier struct {
-	// OnFailure is asked when an index other than the primary key failed at a batch, which is said by err. If it
-	// returns true, the index is marked as failed in that memtable, its searches return the error, and all else
-	// goes on: what replay wants, where an index must not keep a shard from opening. Nil or false: Run stops. To
-	// be set before the first Run; called on the goroutine of Run.
-	OnFailure func(m *Memtable, name string, err error) bool
-
 	live    func() []*Memtable
 	cursors *Cursors
 	apply   func(*Memtable, Batch) error
 
-	// mu makes Run sequential. It is held while indexes are written, and nobody else takes it.
+	// mu makes Run sequential. It is held while indexes are written, and nobody
+	// else takes it.
 	mu struct {
 		sync.Mutex
 		err error // the first one; partial application cannot be undone, so nothing is applied after it
 	}
 }
 
-// NewApplier returns an applier over the memtables that live returns, oldest first. Each row that was accepted and
-// not yet indexed when live is called must be in one of them.
+// NewApplier returns an applier over the memtables that live returns, oldest
+// first. Each row that was accepted and not yet indexed when live is called
+// must be in one of them.
 func NewApplier(live func() []*Memtable, c *Cursors) *Applier {
 	return &Applier{live: live, cursors: c, apply: func(m *Memtable, b Batch) error {
 		return m.set.Apply(b.Rec, b.FirstSlot)
 	}}
 }
 
-// Run applies every batch that was accepted and not yet applied, also those accepted meanwhile, then returns nil.
-// After each batch it moves the indexed cursor. It returns early when ctx ends, with its error, or when the
-// cursors failed, with their failure.
+// Run applies every batch that was accepted and not yet applied, also those
+// accepted meanwhile, then returns nil. After each batch it moves the indexed
+// cursor. It returns early when ctx ends, with its error, or when the cursors
+// failed, with their failure.
 //
-// An index that fails makes it return an *ApplyError, now and on each later call; the cursor stays before that
-// batch. The caller must then fail the cursors.
+// An index that fails makes it return an *ApplyError, now and on each later
+// call; the cursor stays before that batch. The caller must then fail the
+// cursors.
 func (a *Applier) Run(ctx context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,7 +100,8 @@ func (a *Applier) runTo(ctx context.Context, from, end uint64) error {
 	return nil
 }
 
-// runMemtable applies what one memtable holds of the rows, and returns where it stopped.
+// runMemtable applies what one memtable holds of the rows, and returns where it
+// stopped.
 func (a *Applier) runMemtable(ctx context.Context, m *Memtable, from, end uint64) (uint64, error) {
 	first := m.FirstRow()
 	if from < first {
@@ -129,27 +126,11 @@ func (a *Applier) runMemtable(ctx context.Context, m *Memtable, from, end uint64
 	return from, nil
 }
 
-// applyOne applies a batch that must start at row from; the index set refuses one that it has taken already. After
-// an index was marked as failed, the same batch is applied again: the set gives it only to the indexes that have
-// not taken it yet.
+// applyOne applies a batch that must start at row from; the index set refuses
+// one that it has taken already.
 func (a *Applier) applyOne(m *Memtable, b Batch, from uint64) error {
 	if start := m.FirstRow() + uint64(b.FirstSlot); start != from {
 		return fmt.Errorf("the batch starts at row %d, the indexed cursor is at %d", start, from)
 	}
-	for {
-		err := a.apply(m, b)
-		failed, ok := errors.AsType[*index.ApplyError](err)
-		if !ok || failed.Index == index.PrimaryKey || a.OnFailure == nil {
-			return err
-		}
-		if m.set.Failed(failed.Index) != nil { // it is no index's own failure, or marking it changes nothing
-			return err
-		}
-		if !a.OnFailure(m, failed.Index, failed.Err) {
-			return err
-		}
-		if err := m.set.Fail(failed.Index, failed.Err); err != nil {
-			return err
-		}
-	}
+	return a.apply(m, b)
 }

@@ -31,7 +31,8 @@ func (l Level) String() string {
 	}
 }
 
-// RangeError says that a cursor was to be moved beyond the rows that were accepted. It did not move.
+// RangeError says that a cursor was to be moved beyond the rows that were
+// accepted. It did not move.
 type RangeError struct {
 	Level    Level
 	Want     uint64
@@ -42,25 +43,29 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("memtable: the %s cursor cannot go to row %d, only %d rows were accepted", e.Level, e.Want, e.Accepted)
 }
 
-// Cursors say how far a shard's rows have come: as exclusive counts of row ordinals, so 0 means no row. All
-// methods may be called from any goroutine. Reading takes no lock.
+// Cursors say how far a shard's rows have come: as exclusive counts of row
+// ordinals, so 0 means no row. All methods may be called from any goroutine.
+// Reading takes no lock.
 //
-// Invariants: each cursor only grows; indexed <= accepted, durable <= accepted; visible = min(indexed, durable)
-// and is not stored; nothing but accepted moves after a failure.
+// Invariants: each cursor only grows; indexed <= accepted, durable <= accepted;
+// visible = min(indexed, durable) and is not stored; nothing but accepted moves
+// after a failure.
 type Cursors struct {
 	accepted atomic.Uint64 // grows under the writer lock
 	indexed  atomic.Uint64 // grows with mu held
 	durable  atomic.Uint64 // grows with mu held
 	failure  atomic.Pointer[error]
 
-	// mu is a leaf: taken under the writer lock, never held across a callback or while waiters are woken.
+	// mu is a leaf: taken under the writer lock, never held across a callback
+	// or while waiters are woken.
 	mu struct {
 		sync.Mutex
 		waiting [levels]waitHeap // those who wait; their targets are above their level
 	}
 }
 
-// NewCursors returns cursors that all stand at start: the rows below it are accepted, indexed and durable.
+// NewCursors returns cursors that all stand at start: the rows below it are
+// accepted, indexed and durable.
 func NewCursors(start uint64) *Cursors {
 	c := &Cursors{}
 	c.accepted.Store(start)
@@ -95,21 +100,25 @@ func (c *Cursors) At(l Level) uint64 {
 	}
 }
 
-// Accept says that the rows below n are in a memtable. The caller holds the writer lock. A lower n changes nothing.
+// Accept says that the rows below n are in a memtable. The caller holds the
+// writer lock. A lower n changes nothing.
 func (c *Cursors) Accept(n uint64) {
 	if n > c.accepted.Load() {
 		c.accepted.Store(n)
 	}
 }
 
-// AdvanceIndexed says that the rows below n are in every index. See AdvanceDurable.
+// AdvanceIndexed says that the rows below n are in every index. See
+// AdvanceDurable.
 func (c *Cursors) AdvanceIndexed(n uint64) error {
 	return c.advance(LevelIndexed, &c.indexed, n)
 }
 
-// AdvanceDurable says that the rows below n are in the log, and wakes those whom that concerns. An n that is not
-// above the cursor changes nothing: it is a completion that came late. An n beyond what was accepted is a
-// *RangeError and moves nothing. After Fail the cursor does not move, and the failure is returned.
+// AdvanceDurable says that the rows below n are in the log, and wakes those
+// whom that concerns. An n that is not above the cursor changes nothing: it is
+// a completion that came late. An n beyond what was accepted is a *RangeError
+// and moves nothing. After Fail the cursor does not move, and the failure is
+// returned.
 func (c *Cursors) AdvanceDurable(n uint64) error {
 	return c.advance(LevelDurable, &c.durable, n)
 }
@@ -140,7 +149,8 @@ func (c *Cursors) advance(l Level, cursor *atomic.Uint64, n uint64) error {
 	return nil
 }
 
-// reachedLocked moves the waiters whose level has come to their target to the list woken, lowest target first.
+// reachedLocked moves the waiters whose level has come to their target to the
+// list woken, lowest target first.
 func (c *Cursors) reachedLocked(l Level, woken *wakeList) {
 	at, h := c.At(l), &c.mu.waiting[l]
 	for len(*h) > 0 && (*h)[0].target <= at {
@@ -148,8 +158,9 @@ func (c *Cursors) reachedLocked(l Level, woken *wakeList) {
 	}
 }
 
-// Fail ends everything: all who wait are woken at once with err, all who come later get it for what was not
-// reached, and no cursor but accepted moves any more. The first failure stays; Fail returns whether this was it.
+// Fail ends everything: all who wait are woken at once with err, all who come
+// later get it for what was not reached, and no cursor but accepted moves any
+// more. The first failure stays; Fail returns whether this was it.
 func (c *Cursors) Fail(err error) bool {
 	if err == nil {
 		err = errors.New("memtable: failed without a reason")
@@ -191,7 +202,8 @@ func (c *Cursors) Waiting() int {
 	return n
 }
 
-// checkLocked panics when an invariant does not hold. It costs a pass over the waiters.
+// checkLocked panics when an invariant does not hold. It costs a pass over the
+// waiters.
 func (c *Cursors) checkLocked() {
 	accepted := c.accepted.Load()
 	if c.indexed.Load() > accepted || c.durable.Load() > accepted {

@@ -244,8 +244,8 @@ func TestDoneAfterACancelledWait(t *testing.T) {
 	}
 }
 
-// One of several who wait on a waiter gives up; the others, and those who hold its channel, must be woken all the
-// same.
+// One of several who wait on a waiter gives up; the others, and those who hold
+// its channel, must be woken all the same.
 func TestCancelOfOneDoesNotLoseTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCursors(0)
@@ -363,8 +363,8 @@ func TestWaitHeapModel(t *testing.T) {
 	}
 }
 
-// Putters, advances, cancellations and a failure at the end: every wait ends, with the outcome that the cursors
-// say.
+// Putters, advances, cancellations and a failure at the end: every wait ends,
+// with the outcome that the cursors say.
 func TestCursorsUnderLoad(t *testing.T) {
 	const putters, each = 32, 200
 	c := NewCursors(0)
@@ -433,7 +433,8 @@ func TestUnknownLevelPanics(t *testing.T) {
 	}
 }
 
-// One advance that wakes 128 waiters, who wait in goroutines of their own, until all have returned.
+// One advance that wakes 128 waiters, who wait in goroutines of their own,
+// until all have returned.
 func BenchmarkAdvance128Waiters(b *testing.B) {
 	const waiters = 128
 	c := NewCursors(0)

@@ -11,7 +11,8 @@ import (
 	"github.com/memwal/memwal-go/internal/schema"
 )
 
-// plainSchema is that of an append-only table, keyedSchema that of a table with the primary key id.
+// plainSchema is that of an append-only table, keyedSchema that of a table with
+// the primary key id.
 var (
 	plainSchema = arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	keyedSchema = arrow.NewSchema([]arrow.Field{
@@ -28,7 +29,8 @@ func checked(t testing.TB) memory.Allocator {
 	return mem
 }
 
-// plain returns a batch of an append-only table with consecutive ids from first. The caller releases it.
+// plain returns a batch of an append-only table with consecutive ids from
+// first. The caller releases it.
 func plain(mem memory.Allocator, first int64, rows int) arrow.RecordBatch {
 	b := array.NewRecordBuilder(mem, plainSchema)
 	defer b.Release()
@@ -70,7 +72,8 @@ func int64At(rec arrow.RecordBatch, column, row int) int64 {
 	return rec.Column(column).(*array.Int64).Value(row)
 }
 
-// bind returns index specs for keyedSchema: the primary key, and an ordered index for each name.
+// bind returns index specs for keyedSchema: the primary key, and an ordered
+// index for each name.
 func bind(t testing.TB, names ...string) *index.Spec {
 	t.Helper()
 	var configs []index.Config
@@ -82,4 +85,14 @@ func bind(t testing.TB, names ...string) *index.Spec {
 		t.Fatal(err)
 	}
 	return spec
+}
+
+// count is the number of rows that Runs gives.
+func (v View) count(hidden func(rec arrow.RecordBatch, row int) bool) (n int64) {
+	for _, runs := range v.Runs(hidden) {
+		for _, r := range runs {
+			n += int64(r.To - r.From)
+		}
+	}
+	return n
 }

@@ -8,13 +8,16 @@ import (
 	"github.com/memwal/memwal-go/index"
 )
 
-// MaxRows is the number of rows that a memtable can hold, whatever its limits: slots are 32 bits wide.
+// MaxRows is the number of rows that a memtable can hold, whatever its limits:
+// slots are 32 bits wide.
 const MaxRows = index.MaxSlots
 
 // Size is what one batch adds to a memtable.
 type Size struct {
 	Window int64 // bytes that its rows span
-	Pinned int64 // bytes of the buffers it keeps alive, which a slice shares with the batch it was cut from; >= Window as a rule
+	// Pinned is the bytes of the buffers it keeps alive, which a slice shares with
+	// the batch it was cut from; >= Window as a rule.
+	Pinned int64
 	Rows   int64
 }
 
@@ -63,10 +66,12 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("memtable: %s would be %d, the limit is %d", e.Limit, e.Have, e.Max)
 }
 
-// Exceeded tells which limit a memtable with usage u would be beyond if add were appended at now; with a zero add,
-// whether it is due to be sealed as it is. A memtable without rows is never full: a batch larger than a limit goes
-// alone into its own memtable, and no limit, not even one below what an empty index takes, can make a writer
-// rotate for ever. The only bound on a batch in an empty memtable is MaxRows, which Append enforces.
+// Exceeded tells which limit a memtable with usage u would be beyond if add
+// were appended at now; with a zero add, whether it is due to be rotated as it
+// is. A memtable without rows is never full: a batch larger than a limit goes
+// alone into its own memtable, and no limit, not even one below what an empty
+// index takes, can make a writer rotate for ever. The only bound on a batch in
+// an empty memtable is MaxRows, which Append enforces.
 func (l Limits) Exceeded(u Usage, add Size, now time.Time) Reason {
 	batches := min(add.Rows, 1)
 	switch {
@@ -81,7 +86,9 @@ func (l Limits) Exceeded(u Usage, add Size, now time.Time) Reason {
 	case l.PinnedBytes > 0 && add.Pinned > l.PinnedBytes-u.Pinned:
 		return ByPinnedBytes
 	case l.IndexBytes > 0 && u.Index >= l.IndexBytes:
-		return ByIndexBytes // what the batch will add is not known before it is applied, so the last one may go beyond
+		// What the batch will add is not known before it is applied, so the last one
+		// may go beyond.
+		return ByIndexBytes
 	case l.Batches > 0 && batches > int64(l.Batches)-int64(u.Batches):
 		return ByBatches
 	case u.Batches >= math.MaxUint32:
@@ -90,24 +97,5 @@ func (l Limits) Exceeded(u Usage, add Size, now time.Time) Reason {
 		return ByAge
 	default:
 		return ByNothing
-	}
-}
-
-// Admit returns a *LimitError for a batch that is beyond a limit even in a memtable of its own, for callers who
-// refuse such a batch instead of letting it go alone.
-func (l Limits) Admit(add Size) error {
-	rows := int64(MaxRows)
-	if l.Rows > 0 {
-		rows = min(rows, int64(l.Rows))
-	}
-	switch {
-	case add.Rows > rows:
-		return &LimitError{Limit: ByRows, Have: add.Rows, Max: rows}
-	case l.WindowBytes > 0 && add.Window > l.WindowBytes:
-		return &LimitError{Limit: ByWindowBytes, Have: add.Window, Max: l.WindowBytes}
-	case l.PinnedBytes > 0 && add.Pinned > l.PinnedBytes:
-		return &LimitError{Limit: ByPinnedBytes, Have: add.Pinned, Max: l.PinnedBytes}
-	default:
-		return nil
 	}
 }

@@ -29,7 +29,7 @@ func TestM03_LimitsAreMetBeforeTheyAreExceeded(t *testing.T) {
 		{"index there", limits, with(func(u *Usage) { u.Index = 500 }), batch, born, ByIndexBytes},
 		{"last batch", limits, with(func(u *Usage) { u.Batches = 9 }), batch, born, ByNothing},
 		{"one batch", limits, with(func(u *Usage) { u.Batches = 10 }), batch, born, ByBatches},
-		{"sealing does not count a batch", limits, with(func(u *Usage) { u.Batches = 10 }), Size{}, born, ByNothing},
+		{"rotating does not count a batch", limits, with(func(u *Usage) { u.Batches = 10 }), Size{}, born, ByNothing},
 		{"young", limits, some, Size{}, born.Add(time.Minute - 1), ByNothing},
 		{"old", limits, some, Size{}, born.Add(time.Minute), ByAge},
 		{"no limits", Limits{}, with(func(u *Usage) { u.Window, u.Pinned, u.Index, u.Batches = 1<<60, 1<<60, 1<<60, 1<<30 }), batch, born.Add(time.Hour * 1e6), ByNothing},
@@ -49,7 +49,8 @@ func TestM03_LimitsAreMetBeforeTheyAreExceeded(t *testing.T) {
 	}
 }
 
-// Slots are 32 bits wide. Neither a batch nor a sum of batches may go beyond, on any path that appends.
+// Slots are 32 bits wide. Neither a batch nor a sum of batches may go beyond,
+// on any path that appends.
 func TestM03_AppendRefusesWhatSlotsCannotNumber(t *testing.T) {
 	m := New(Config{Generation: 1, Schema: nullSchema})
 	defer m.Release()
@@ -80,30 +81,6 @@ func TestM03_AppendRefusesWhatSlotsCannotNumber(t *testing.T) {
 	}
 }
 
-func TestM04_AdmitNamesTheLimit(t *testing.T) {
-	limits := Limits{WindowBytes: 1000, PinnedBytes: 3000, Rows: 100, Batches: 1}
-	for _, c := range []struct {
-		add  Size
-		want Reason
-	}{
-		{Size{Window: 1000, Pinned: 3000, Rows: 100}, ByNothing},
-		{Size{Window: 1001}, ByWindowBytes},
-		{Size{Pinned: 3001}, ByPinnedBytes},
-		{Size{Rows: 101}, ByRows},
-	} {
-		err := limits.Admit(c.add)
-		if limit, _ := errors.AsType[*LimitError](err); (err != nil || c.want != ByNothing) && (limit == nil || limit.Limit != c.want) {
-			t.Errorf("%+v: %v, want %q", c.add, err, c.want)
-		}
-	}
-	if err := (Limits{}).Admit(Size{Window: 1 << 60, Pinned: 1 << 60, Rows: MaxRows}); err != nil {
-		t.Errorf("without limits: %v", err)
-	}
-	if err := (Limits{}).Admit(Size{Rows: MaxRows + 1}); err == nil {
-		t.Error("more rows than slots were admitted")
-	}
-}
-
 func TestAgeCountsFromTheFirstRow(t *testing.T) {
 	mem := checked(t)
 	now := time.Unix(1000, 0)
@@ -112,7 +89,7 @@ func TestAgeCountsFromTheFirstRow(t *testing.T) {
 	limits := Limits{Age: time.Minute}
 	now = now.Add(time.Hour)
 	if m.Full(limits, Size{}, now) {
-		t.Error("a memtable without rows is due to be sealed")
+		t.Error("a memtable without rows is due to be rotated")
 	}
 	put(t, m, plain(mem, 0, 0))
 	now = now.Add(time.Hour)

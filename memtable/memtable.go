@@ -13,8 +13,8 @@ import (
 	"github.com/memwal/memwal-go/internal/schema"
 )
 
-// ErrFrozen is returned for a batch appended to a frozen memtable: the writer captured a memtable that was rotated
-// away.
+// ErrFrozen is returned for a batch appended to a frozen memtable: the writer
+// captured a memtable that was rotated away.
 var ErrFrozen = errors.New("memtable: it is frozen; append to the active one")
 
 // Config describes a memtable.
@@ -29,8 +29,8 @@ type Config struct {
 
 // Memtable holds the rows of one generation.
 //
-// Append and Freeze are called with the writer lock held. All other methods may be called from anywhere, as long
-// as the caller holds a reference.
+// Append and Freeze are called with the writer lock held. All other methods may
+// be called from anywhere, as long as the caller holds a reference.
 type Memtable struct {
 	config Config
 	keyed  bool // the table has a primary key, so rows can be superseded
@@ -67,9 +67,10 @@ func New(c Config) *Memtable {
 	return m
 }
 
-// Append retains a batch of the storage schema and publishes it. window and pinned are its sizes in bytes, as in
-// Size. A batch without rows is not stored, since it would take part in nothing. The caller holds the writer lock.
-// On error, which is ErrFrozen or a *LimitError, nothing was stored.
+// Append retains a batch of the storage schema and publishes it. window and
+// pinned are its sizes in bytes, as in Size. A batch without rows is not
+// stored, since it would take part in nothing. The caller holds the writer
+// lock. On error, which is ErrFrozen or a *LimitError, nothing was stored.
 func (m *Memtable) Append(rec arrow.RecordBatch, window, pinned int64) error {
 	if m.frozen.Load() {
 		return fmt.Errorf("%w (generation %d)", ErrFrozen, m.config.Generation)
@@ -106,7 +107,8 @@ func (m *Memtable) Created() time.Time { return m.config.Created }
 // FirstRow returns the ordinal of the row in slot 0.
 func (m *Memtable) FirstRow() uint64 { return m.config.FirstRow }
 
-// EndRow returns the ordinal after its last row. It grows until the memtable is frozen.
+// EndRow returns the ordinal after its last row. It grows until the memtable is
+// frozen.
 func (m *Memtable) EndRow() uint64 { return m.config.FirstRow + uint64(m.Rows()) }
 
 // Rows returns the number of rows.
@@ -129,8 +131,8 @@ func (m *Memtable) Batch(i int) Batch {
 	return m.store.batch(i)
 }
 
-// FindBatch returns which batch holds a slot, or Batches() when none does: the batch where a walk that starts at
-// the slot starts.
+// FindBatch returns which batch holds a slot, or Batches() when none does: the
+// batch where a walk that starts at the slot starts.
 func (m *Memtable) FindBatch(slot uint32) int {
 	n, rows := m.store.size()
 	if slot >= rows {
@@ -140,7 +142,8 @@ func (m *Memtable) FindBatch(slot uint32) int {
 	return firstChunk<<k - firstChunk + off
 }
 
-// Locate returns the batch and the row in it that have a slot, slot < Rows(). The batch is lent.
+// Locate returns the batch and the row in it that have a slot, slot < Rows().
+// The batch is lent.
 func (m *Memtable) Locate(slot uint32) (arrow.RecordBatch, int) { return m.rows().Locate(slot) }
 
 // WindowOf returns the window bytes of the batches from <= i < to.
@@ -152,8 +155,8 @@ func (m *Memtable) WindowBytes() int64 {
 	return m.store.window(n)
 }
 
-// PinnedBytes returns the bytes of the buffers that the batches keep alive. Buffers shared by several batches
-// count for each.
+// PinnedBytes returns the bytes of the buffers that the batches keep alive.
+// Buffers shared by several batches count for each.
 func (m *Memtable) PinnedBytes() int64 { return m.pinned.Load() }
 
 // IndexBytes returns the memory of the index set.
@@ -172,8 +175,8 @@ func (m *Memtable) Usage() Usage {
 	return u
 }
 
-// Full tells whether the memtable must be rotated before add is appended at now; with a zero add, whether it is
-// due to be sealed.
+// Full tells whether the memtable must be rotated before add is appended at
+// now; with a zero add, whether it is due to be rotated.
 func (m *Memtable) Full(l Limits, add Size, now time.Time) bool {
 	return l.Exceeded(m.Usage(), add, now) != ByNothing
 }
@@ -181,7 +184,8 @@ func (m *Memtable) Full(l Limits, add Size, now time.Time) bool {
 // Freeze ends the appends, for ever. The caller holds the writer lock.
 func (m *Memtable) Freeze() { m.frozen.Store(true) }
 
-// Frozen tells whether Freeze was called. Once it is true, Rows, Batches and EndRow do not change.
+// Frozen tells whether Freeze was called. Once it is true, Rows, Batches and
+// EndRow do not change.
 func (m *Memtable) Frozen() bool { return m.frozen.Load() }
 
 // Retain takes a reference. The caller must hold one already.
@@ -191,8 +195,8 @@ func (m *Memtable) Retain() {
 	}
 }
 
-// TryRetain takes a reference unless the last one is gone. It is for those who find a memtable in a list that may
-// have changed since.
+// TryRetain takes a reference unless the last one is gone. It is for those who
+// find a memtable in a list that may have changed since.
 func (m *Memtable) TryRetain() bool {
 	for {
 		n := m.refs.Load()
@@ -205,7 +209,8 @@ func (m *Memtable) TryRetain() bool {
 	}
 }
 
-// Release gives a reference back. The last one releases every batch; the memtable must not be used after that.
+// Release gives a reference back. The last one releases every batch; the
+// memtable must not be used after that.
 func (m *Memtable) Release() {
 	switch n := m.refs.Add(-1); {
 	case n < 0:

@@ -55,7 +55,8 @@ func TestLastReleaseFreesTheBatches(t *testing.T) {
 	}
 }
 
-// Readers that find the memtable in a list take a reference or learn that it is gone; never something between.
+// Readers that find the memtable in a list take a reference or learn that it is
+// gone; never something between.
 func TestRetainBesideRelease(t *testing.T) {
 	mem := checked(t)
 	for range 1000 {
@@ -102,7 +103,7 @@ func TestIndexSetExistsWithoutSpec(t *testing.T) {
 	if m.Index() == nil || m.Schema() != plainSchema {
 		t.Fatal("no index set, or another schema")
 	}
-	if _, err := m.View(0).Range("none", index.Range{}); !errors.Is(err, index.ErrNoIndex) {
+	if _, err := m.View(0).RangeKeys("none", index.Range{}); !errors.Is(err, index.ErrNoIndex) {
 		t.Errorf("a range over no index: %v", err)
 	}
 }

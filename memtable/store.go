@@ -8,9 +8,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// The directory of a store has chunks of firstChunk, 2·firstChunk, 4·firstChunk, … batches. Chunks are filled and
-// never moved, so an append costs the same however many batches there are, and a reader needs no lock. Chunks of
-// one size behind a growing directory would do as well, but make the directory itself something to publish.
+// The directory of a store has chunks of firstChunk, 2·firstChunk,
+// 4·firstChunk, … batches. Chunks are filled and never moved, so an append
+// costs the same however many batches there are, and a reader needs no lock.
+// Chunks of one size behind a growing directory would do as well, but make the
+// directory itself something to publish.
 const (
 	firstChunkBits = 6
 	firstChunk     = 1 << firstChunkBits
@@ -19,16 +21,18 @@ const (
 
 // batchStore is an append-only list of record batches.
 //
-// One goroutine at a time calls append; any number may call the other methods beside it. Proof: append writes only
-// to places at or beyond the published count, then publishes the count with one atomic store; readers load the
-// count first and look only below it. What was published is not written again until clear, which needs that no
-// reader is left.
+// One goroutine at a time calls append; any number may call the other methods
+// beside it. Proof: append writes only to places at or beyond the published
+// count, then publishes the count with one atomic store; readers load the count
+// first and look only below it. What was published is not written again until
+// clear, which needs that no reader is left.
 type batchStore struct {
 	published atomic.Uint64 // batches<<32 | rows, so that both change together
 	chunks    [maxChunks]chunk
 }
 
-// chunk holds consecutive batches in columns, so that a search for a slot touches four bytes a batch.
+// chunk holds consecutive batches in columns, so that a search for a slot
+// touches four bytes a batch.
 type chunk struct {
 	first []uint32            // first slot of each batch; grows: first[i] + recs[i].NumRows() == first[i+1]
 	recs  []arrow.RecordBatch // retained
@@ -48,8 +52,8 @@ func (s *batchStore) size() (batches int, rows uint32) {
 	return int(p >> 32), uint32(p)
 }
 
-// append retains a batch and publishes it. The caller has checked that it has rows and that both counts stay below
-// 2^32.
+// append retains a batch and publishes it. The caller has checked that it has
+// rows and that both counts stay below 2^32.
 func (s *batchStore) append(rec arrow.RecordBatch, window int64) {
 	n, rows := s.size()
 	k, off := place(n)
@@ -100,7 +104,8 @@ func (s *batchStore) batch(i int) Batch {
 	return Batch{Rec: c.recs[off], FirstSlot: c.first[off], Window: c.bytes[off] - s.window(i)}
 }
 
-// find returns the place of the last published batch whose first slot is not above slot. There must be a batch.
+// find returns the place of the last published batch whose first slot is not
+// above slot. There must be a batch.
 func (s *batchStore) find(slot uint32) (k, off int) {
 	n, rows := s.size()
 	k, last := place(n - 1)
@@ -113,11 +118,13 @@ func (s *batchStore) find(slot uint32) (k, off int) {
 	return k, search(first, slot, rows)
 }
 
-// search returns the index of the last value that is not above slot, in a sorted list with first[0] <= slot; end
-// is a value after the last, used for guessing only.
+// search returns the index of the last value that is not above slot, in a
+// sorted list with first[0] <= slot; end is a value after the last, used for
+// guessing only.
 //
-// Batches mostly are of similar size, so the place is near where it would be if all were of one size. From there
-// the distance is doubled until the slot is passed, then halved: a few steps as a rule, two logarithms at worst.
+// Batches mostly are of similar size, so the place is near where it would be if
+// all were of one size. From there the distance is doubled until the slot is
+// passed, then halved: a few steps as a rule, two logarithms at worst.
 func search(first []uint32, slot, end uint32) int {
 	low, high := 0, len(first) // first[low] <= slot, and slot < first[high] if there is such
 	guess := 0
@@ -149,7 +156,8 @@ func search(first []uint32, slot, end uint32) int {
 			high = guess - step
 		}
 	}
-	// The sign of the difference selects the half without a branch, half of which would be mispredicted.
+	// The sign of the difference selects the half without a branch, half of
+	// which would be mispredicted.
 	for size := high - low; size > 1; {
 		half := size / 2
 		above := int((int64(slot) - int64(first[low+half])) >> 63) // all ones if the middle is above slot

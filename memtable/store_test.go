@@ -94,7 +94,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Readers see, at any moment, a prefix that is whole: what the count says is there is there, and does not change.
+// Readers see, at any moment, a prefix that is whole: what the count says is
+// there is there, and does not change.
 func TestStoreReadersBesideAppend(t *testing.T) {
 	mem := checked(t)
 	const batches = 3000
@@ -179,8 +180,8 @@ func filled(b *testing.B, n, rows int) *Memtable {
 	return m
 }
 
-// The cost of an append must not depend on how many batches there are. Chunks are allocated now and then, so each
-// measurement spans a doubling.
+// The cost of an append must not depend on how many batches there are. Chunks
+// are allocated now and then, so each measurement spans a doubling.
 func BenchmarkAppend(b *testing.B) {
 	rec := plain(memory.DefaultAllocator, 0, 1)
 	defer rec.Release()

@@ -8,12 +8,14 @@ import (
 	"github.com/memwal/memwal-go/index"
 )
 
-// View is a memtable as it was when the shard had end rows: rows at or beyond that ordinal do not exist in it, and
-// what they superseded is still live. It is a value without a reference of its own: it is valid while its user
-// holds one to the memtable.
+// View is a memtable as it was when the shard had end rows: rows at or beyond
+// that ordinal do not exist in it, and what they superseded is still live. It
+// is a value without a reference of its own: it is valid while its user holds
+// one to the memtable.
 //
-// The bound must not be beyond the rows that were applied to the indexes, as is the case for one taken from the
-// visible or the indexed cursor. All methods may be called from any goroutine.
+// The bound must not be beyond the rows that were applied to the indexes, as is
+// the case for one taken from the visible or the indexed cursor. All methods
+// may be called from any goroutine.
 type View struct {
 	m     *Memtable
 	bound uint32 // exclusive, in slots; <= m.Rows()
@@ -22,8 +24,8 @@ type View struct {
 // Run is a range of rows of one batch, From <= row < To.
 type Run struct{ From, To int }
 
-// View returns the memtable below the row ordinal end. An end before the first row gives an empty view, one after
-// the last row gives all.
+// View returns the memtable below the row ordinal end. An end before the first
+// row gives an empty view, one after the last row gives all.
 func (m *Memtable) View(end uint64) View {
 	bound := m.Rows()
 	switch first := m.FirstRow(); {
@@ -44,13 +46,12 @@ func (v View) Memtable() *Memtable { return v.m }
 // Bound returns the number of slots in the view, live or not.
 func (v View) Bound() uint32 { return v.bound }
 
-// EndRow returns the ordinal after the last row in the view.
-func (v View) EndRow() uint64 { return v.m.FirstRow() + uint64(v.bound) }
-
-// Locate returns the batch and the row in it that have a slot below the bound. The batch is lent.
+// Locate returns the batch and the row in it that have a slot below the bound.
+// The batch is lent.
 func (v View) Locate(slot uint32) (arrow.RecordBatch, int) { return v.m.Locate(slot) }
 
-// Live tells whether the row in a slot is in the view, and neither superseded nor a tombstone.
+// Live tells whether the row in a slot is in the view, and neither superseded
+// nor a tombstone.
 func (v View) Live(slot uint32) bool { return v.m.set.Live(slot, v.bound) }
 
 // Lookup returns the newest row with a key, tombstones included.
@@ -61,20 +62,17 @@ func (v View) LookupRow(rec arrow.RecordBatch, row int) (slot uint32, ok bool) {
 	return v.m.set.LookupRow(rec, row, v.bound)
 }
 
-// Range returns the live rows in a range of an ordered index, in its order.
-func (v View) Range(name string, r index.Range) (iter.Seq[uint32], error) {
-	return v.m.set.Range(name, r, v.bound)
-}
-
-// RangeKeys is Range with the encoded key of each row, by which the ranges of several memtables are merged. A key
-// is valid until the next step.
+// RangeKeys returns the live rows in a range of an ordered index, in its order,
+// each with its encoded key, by which the ranges of several memtables are
+// merged. A key is valid until the next step.
 func (v View) RangeKeys(name string, r index.Range) (iter.Seq2[[]byte, uint32], error) {
 	return v.m.set.RangeKeys(name, r, v.bound)
 }
 
-// Runs returns, batch by batch in the order of writing, the live rows of the view. hidden excludes further ones:
-// those that a newer memtable supersedes, see HiddenBy; nil excludes none. Batches without such rows are left out.
-// The slice of runs is valid until the next step.
+// Runs returns, batch by batch in the order of writing, the live rows of the
+// view. hidden excludes further ones: those that a newer memtable supersedes,
+// see HiddenBy; nil excludes none. Batches without such rows are left out. The
+// slice of runs is valid until the next step.
 func (v View) Runs(hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[Batch, []Run] {
 	return func(yield func(Batch, []Run) bool) {
 		var runs []Run
@@ -120,23 +118,9 @@ func (v View) runsOf(b Batch, hidden func(arrow.RecordBatch, int) bool, runs []R
 	return runs
 }
 
-// Count returns the number of rows that Runs gives. It visits each row of a table with a primary key, and none of
-// an append-only one unless hidden is given.
-func (v View) Count(hidden func(rec arrow.RecordBatch, row int) bool) int64 {
-	if !v.m.keyed && hidden == nil {
-		return int64(v.bound)
-	}
-	var n int64
-	for _, runs := range v.Runs(hidden) {
-		for _, r := range runs {
-			n += int64(r.To - r.From)
-		}
-	}
-	return n
-}
-
-// HiddenBy returns a function that tells which rows of an older memtable one of the newer views supersedes: those
-// whose key it holds, as a row or as a tombstone. It returns nil, which hides nothing, when there is nothing that
+// HiddenBy returns a function that tells which rows of an older memtable one of
+// the newer views supersedes: those whose key it holds, as a row or as a
+// tombstone. It returns nil, which hides nothing, when there is nothing that
 // could.
 func HiddenBy(newer ...View) func(rec arrow.RecordBatch, row int) bool {
 	var holding []View

@@ -5,9 +5,10 @@ import "context"
 // notWaiting is the position of a waiter that is in no heap.
 const notWaiting = -1
 
-// Waiter waits until a level has come to a target. Its outcome follows from the cursors alone, so it costs them
-// nothing until somebody waits: a waiter that is dropped without that needs no clean-up. All methods may be called
-// from any goroutine, any number of times.
+// Waiter waits until a level has come to a target. Its outcome follows from the
+// cursors alone, so it costs them nothing until somebody waits: a waiter that
+// is dropped without that needs no clean-up. All methods may be called from any
+// goroutine, any number of times.
 type Waiter struct {
 	cursors *Cursors
 	target  uint64
@@ -21,7 +22,8 @@ type Waiter struct {
 	next    *Waiter       // in the list of those to wake; used by the one who took the waiter out for good
 }
 
-// closedChannel stands in for the channel of every waiter whose outcome was there before anybody waited.
+// closedChannel stands in for the channel of every waiter whose outcome was
+// there before anybody waited.
 var closedChannel = func() chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
@@ -38,7 +40,8 @@ func (c *Cursors) Register(l Level, target uint64) *Waiter {
 
 // outcome tells whether there is one, and which.
 func (w *Waiter) outcome() (bool, error) {
-	// The failure is read first: no cursor moves after it, so if it is there, what is read next is final.
+	// The failure is read first: no cursor moves after it, so if it is there,
+	// what is read next is final.
 	failure := w.cursors.Err()
 	if w.cursors.At(w.level) >= w.target {
 		return true, nil
@@ -46,14 +49,15 @@ func (w *Waiter) outcome() (bool, error) {
 	return failure != nil, failure
 }
 
-// Err returns nil when the target was reached or nothing is known yet, else the failure that ended the wait.
+// Err returns nil when the target was reached or nothing is known yet, else the
+// failure that ended the wait.
 func (w *Waiter) Err() error {
 	_, err := w.outcome()
 	return err
 }
 
-// Done is closed when the target was reached or the cursors failed; Err then tells which. A waiter whose Done was
-// asked for is kept until then.
+// Done is closed when the target was reached or the cursors failed; Err then
+// tells which. A waiter whose Done was asked for is kept until then.
 func (w *Waiter) Done() <-chan struct{} {
 	c := w.cursors
 	c.mu.Lock()
@@ -69,15 +73,18 @@ func (w *Waiter) Done() <-chan struct{} {
 	return w.ch
 }
 
-// Wait waits until the target was reached, which returns nil, or the cursors failed, which returns their failure.
-// The end of ctx ends this call only: it returns the context's error, unless there is an outcome by then.
+// Wait waits until the target was reached, which returns nil, or the cursors
+// failed, which returns their failure. The end of ctx ends this call only: it
+// returns the context's error, unless there is an outcome by then.
 func (w *Waiter) Wait(ctx context.Context) error {
 	if done, err := w.outcome(); done {
 		return err
 	}
 	c := w.cursors
 	c.mu.Lock()
-	if done, err := w.outcome(); done { // cursors move with the lock held, so what is enlisted below is seen by the next move
+	// Cursors move with the lock held, so what is enlisted below is seen by the
+	// next move.
+	if done, err := w.outcome(); done {
 		c.mu.Unlock()
 		return err
 	}
@@ -107,7 +114,8 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// enlistLocked puts the waiter among those who wait. There must not be an outcome.
+// enlistLocked puts the waiter among those who wait. There must not be an
+// outcome.
 func (w *Waiter) enlistLocked() {
 	if w.ch == nil {
 		w.ch = make(chan struct{})
@@ -117,7 +125,8 @@ func (w *Waiter) enlistLocked() {
 	}
 }
 
-// wakeList collects waiters that were taken out for good, so that they are woken after the lock was given back.
+// wakeList collects waiters that were taken out for good, so that they are
+// woken after the lock was given back.
 type wakeList struct{ head, tail *Waiter }
 
 func (l *wakeList) add(w *Waiter) {
@@ -129,7 +138,8 @@ func (l *wakeList) add(w *Waiter) {
 	l.tail = w
 }
 
-// wake closes the channels. The outcomes are there, so nobody enlists these waiters again and next is ours.
+// wake closes the channels. The outcomes are there, so nobody enlists these
+// waiters again and next is ours.
 func (l *wakeList) wake() {
 	for w := l.head; w != nil; {
 		next := w.next

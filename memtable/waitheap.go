@@ -1,7 +1,8 @@
 package memtable
 
-// waitHeap holds waiters, the one with the lowest target first. Targets mostly come in increasing order, which
-// makes a push a plain append; any other order costs a logarithm, and so does removing a waiter that gave up.
+// waitHeap holds waiters, the one with the lowest target first. Targets mostly
+// come in increasing order, which makes a push a plain append; any other order
+// costs a logarithm, and so does removing a waiter that gave up.
 type waitHeap []waitEntry // heap[i].target >= heap[(i-1)/2].target; heap[i].waiter.pos == i
 
 // waitEntry repeats the target, so that comparing does not touch the waiters.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/memtable"
 )
 
@@ -49,7 +50,7 @@ func (c *core) close(ctx context.Context) error {
 	c.mu.Lock()
 	c.mu.closing = true
 	c.freedLocked()
-	c.mu.Unlock()
+	c.unlock()
 
 	end := c.cursors.Accepted()
 	c.flusher.Demand(end)
@@ -66,9 +67,29 @@ func (c *core) close(ctx context.Context) error {
 			err = fmt.Errorf("close: rows from %d to %d were not made durable: %w", c.cursors.Durable(), end, err)
 		}
 	}
+	if err == nil {
+		c.recordEnd(ctx)
+	}
 	c.cursors.Fail(errClosed)
 	c.teardown()
 	return err
+}
+
+// recordEnd tells the manifest how far the log reaches, so that the next open
+// notices if one of its last objects was deleted. Nothing depends on it: the
+// rows are durable, and a failure only makes the check at open weaker.
+func (c *core) recordEnd(ctx context.Context) {
+	end := c.flusher.Stats().LastPosition
+	if end == 0 {
+		return // nothing was appended
+	}
+	_, err := c.log.Update(ctx, c.owner, func(m *manifest.Manifest) error {
+		m.LastSeen = max(m.LastSeen, end)
+		return nil
+	})
+	if err != nil {
+		c.logger.Warn("the end of the log was not recorded in the manifest", "position", end, "error", err)
+	}
 }
 
 // abort may be called at any time. If a Close is under way, its wait ends.
@@ -81,7 +102,7 @@ func (c *core) abort() {
 	c.mu.Lock()
 	c.mu.closing = true
 	c.freedLocked()
-	c.mu.Unlock()
+	c.unlock()
 	c.teardown()
 	c.endError = c.cursors.Err()
 	close(c.ended)
@@ -97,5 +118,5 @@ func (c *core) teardown() {
 	_ = c.applier.Stop(false)
 	c.mu.Lock()
 	c.installLocked(nil)
-	c.mu.Unlock()
+	c.unlock()
 }

@@ -44,5 +44,6 @@
 // # Concurrency
 //
 // Writers and snapshots are safe for concurrent use; readers are for one
-// goroutine each. Readers take no lock that a writer holds.
+// goroutine each. Scans and lookups take no lock; a range
+// takes the one of its index for a moment. None waits for a put.
 package memwal

@@ -28,9 +28,6 @@ var (
 	ErrAborted = errors.New("writer aborted")
 	// ErrNoMemtable: the writer was opened with WALOnly and keeps no rows.
 	ErrNoMemtable = errors.New("no memtable")
-	// ErrIndexFailed: an index failed to take a row that was accepted.
-	ErrIndexFailed = errors.New("index failed")
-
 	// ErrFenced: another writer has claimed the shard. See FencedError.
 	ErrFenced = manifest.ErrFenced
 	// ErrSealed: the shard is sealed and refuses writers.
@@ -45,18 +42,25 @@ var (
 	ErrCorrupt = wal.ErrCorrupt
 	// ErrNoIndex: a search names an index that does not exist.
 	ErrNoIndex = index.ErrNoIndex
+	// ErrIndexFailed: an index failed to take a row that was accepted. On a
+	// writer it is terminal; an index that failed in replay returns it from its
+	// searches.
+	ErrIndexFailed = index.ErrFailed
 )
 
 // Typed details of the categories above.
 type (
-	// FencedError tells our epoch from the one that fenced it.
+	// FencedError tells our claim from the one that fenced it: Ours and Theirs
+	// have an Epoch.
 	FencedError = manifest.FencedError
-	// AppendError names the WAL position that failed.
+	// AppendError has the Position of the WAL entry that could not be put, and Err.
 	AppendError = flusher.AppendError
-	// HoleError names the missing position.
+	// HoleError has the missing Position, and the Witness above it.
 	HoleError = replay.HoleError
-	// CorruptError names the damaged position.
+	// CorruptError has the Position of the damaged WAL entry, and the Reason.
 	CorruptError = wal.CorruptError
+	// ManifestCorruptError has the Version of the damaged manifest, and the Reason.
+	ManifestCorruptError = manifest.CorruptError
 )
 
 // PoisonedError is what every call on a poisoned writer returns: the first
@@ -64,7 +68,11 @@ type (
 type PoisonedError struct{ Cause error }
 
 func (e *PoisonedError) Error() string {
-	return fmt.Sprintf("the writer has stopped: %v; open the shard again to go on", e.Cause)
+	advice := "open the shard again to go on"
+	if errors.Is(e.Cause, ErrFenced) {
+		advice = "open the shard again only to take it back"
+	}
+	return fmt.Sprintf("the writer has stopped: %v; %s", e.Cause, advice)
 }
 
 // Unwrap makes both the category and the cause visible to errors.Is.
@@ -86,7 +94,7 @@ func (e *BatchError) Unwrap() []error { return []error{ErrInvalid, e.Err} }
 // matches ErrIndexFailed and Err.
 type IndexError struct{ Err error }
 
-func (e *IndexError) Error() string { return fmt.Sprintf("index rows: %v", e.Err) }
+func (e *IndexError) Error() string { return e.Err.Error() }
 
 // Unwrap makes both the category and the cause visible to errors.Is.
 func (e *IndexError) Unwrap() []error { return []error{ErrIndexFailed, e.Err} }

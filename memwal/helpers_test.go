@@ -145,3 +145,7 @@ type testBatch struct {
 	first int64
 	rec   arrow.RecordBatch
 }
+
+// crashWriter ends a writer whose puts were acknowledged as a kill would: nothing more
+// is written.
+func crashWriter(w *Writer) { w.Abort() }

@@ -25,7 +25,7 @@ func twoEpochs(t testing.TB) (objstore.Store, map[string]string) {
 		for i := range int64(6) {
 			mustPut(t, w, seq(t, 6*e+i, 1))
 		}
-		mustClose(t, w)
+		crashWriter(w)
 	}
 	checkShape(t, store, "F1 d1 d1 d1 d1 d1 d1 F2 d2 d2 d2 d2 d2 d2")
 	return store, contents(t, store, "")
@@ -89,7 +89,7 @@ func TestR14_HoleInPlaceOfTheFence(t *testing.T) {
 	for e := range int64(2) {
 		w := mustOpen(t, store, plainOptions())
 		mustPut(t, w, seq(t, e, 1))
-		mustClose(t, w)
+		crashWriter(w)
 	}
 	checkShape(t, store, "F1 d1 F2 d2")
 	deleteRaw(t, store, layoutOf(testShard).wal+wal.Name(3))
@@ -313,5 +313,24 @@ func TestR06_EntryOfAHigherEpochAborts(t *testing.T) {
 			checkFenced(t, err, 9)
 			checkShape(t, store, before)
 		})
+	}
+}
+
+// After a clean close the manifest knows where the log ends: no object of it can
+// be deleted without being missed, not even the last one.
+func TestR14_NothingIsMissedAfterAClose(t *testing.T) {
+	for lost := uint64(2); lost <= 6; lost++ {
+		store := objstore.NewMemory()
+		w := mustOpen(t, store, plainOptions())
+		for i := range int64(5) {
+			mustPut(t, w, seq(t, i, 1))
+			if err := w.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustClose(t, w)
+		checkShape(t, store, "F1 d1 d1 d1 d1 d1")
+		deleteRaw(t, store, layoutOf(testShard).wal+wal.Name(lost))
+		checkHole(t, store, lost)
 	}
 }

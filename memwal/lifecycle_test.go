@@ -324,7 +324,7 @@ func TestG08_DroppedWriter(t *testing.T) {
 	gone(t)
 }
 
-func TestG09_MemtablesAreSealedByAge(t *testing.T) {
+func TestG09_MemtablesAreRotatedByAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const age = time.Minute
 		store := newTestStore()

@@ -41,13 +41,15 @@ type Row struct {
 	Presence Presence
 	// Ordinal is the row's ordinal in the shard's history.
 	Ordinal uint64
-	// Batch holds the row at Index. Its columns are those of Options' schema, in
-	// order, followed by memwal's own. It is lent until the snapshot is closed.
+	// Batch holds the row at Index. Its columns are those of the schema given to
+	// Open, in order, followed by memwal's own, so it is no batch to be put again.
+	// It is lent until the snapshot is closed.
 	Batch arrow.RecordBatch
 	Index int
 }
 
-// Column returns the array that holds column i of the row, at Index.
+// Column returns the array that holds column i of the row, at Index. The row must
+// be Present.
 func (r Row) Column(i int) arrow.Array { return r.Batch.Column(i) }
 
 // Lookup returns the newest version of the row with a primary key, given as one

@@ -14,7 +14,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
-	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/objstore"
 )
@@ -53,7 +52,7 @@ func TestM01_SliceCountsWhatItPins(t *testing.T) {
 			mustPutAsync(t, w, sliceOf(t, parent, 5, 15))
 		}
 		synctest.Wait()
-		if got := w.Stats(); got.WAL.Started[flusher.BySize] != 0 || got.Durable != 1 {
+		if got := w.Stats(); got.WAL.StartedBySize != 0 || got.Durable != 1 {
 			t.Errorf("slices of some 3000 bytes in all started an append at 32 KiB: %+v", got.WAL)
 		}
 		// What is pinned makes a memtable full, too: at twice its size and 64 MiB.

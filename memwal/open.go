@@ -34,7 +34,7 @@ import (
 func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (*Writer, error) {
 	start := time.Now()
 	opts := o.withDefaults()
-	c := &core{shard: shard, opts: opts, user: userSchema, logger: opts.Logger.With("shard", shard)}
+	c := &core{shard: shard, opts: opts, user: userSchema, logger: opts.Logger.With("shard", shard.String())}
 	if err := c.check(store); err != nil {
 		return nil, fmt.Errorf("open shard %v: %w", shard, err)
 	}
@@ -55,14 +55,39 @@ func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema
 
 // check refuses what is wrong whatever the shard holds, all of it at once.
 func (c *core) check(store objstore.Store) error {
+	err := errors.Join(checkPlace(store, c.shard), c.opts.validate(), c.bind(nil))
+	if err == nil {
+		c.configure()
+	}
+	return err
+}
+
+// checkPlace refuses what is no place for a shard.
+func checkPlace(store objstore.Store, shard uuid.UUID) error {
 	var errs []error
 	if store == nil {
 		errs = append(errs, invalid("store", fmt.Errorf("is nil: objstore.Open makes one")))
 	}
-	if c.shard == uuid.Nil {
+	if shard == uuid.Nil {
 		errs = append(errs, invalid("shard", fmt.Errorf("is the nil UUID: choose one, for example with uuid.New")))
 	}
-	return errors.Join(append(errs, c.opts.validate(), c.bind(nil))...)
+	return errors.Join(errs...)
+}
+
+// configure derives from the options what does not depend on the manifest.
+func (c *core) configure() {
+	c.limits = memtable.Limits{
+		WindowBytes: c.opts.MaxMemtableBytes, PinnedBytes: 2*c.opts.MaxMemtableBytes + maxBatchBytes,
+		IndexBytes: c.opts.MaxMemtableBytes, Rows: uint32(c.opts.MaxMemtableRows), Batches: c.opts.MaxMemtableBatches,
+		Age: c.opts.MaxMemtableAge,
+	}
+	c.level = memtable.LevelVisible
+	if c.opts.Visibility == VisibleIndexed {
+		c.level = memtable.LevelIndexed
+	}
+	m := c.newTable(1, 0)
+	c.empty = m.IndexBytes()
+	m.Release()
 }
 
 // bind derives from the options, and from the manifest's table if there is one,
@@ -74,6 +99,9 @@ func (c *core) bind(cur *manifest.Manifest) error {
 	}
 	table, err := schema.Storage(c.user, c.opts.PrimaryKey, prev)
 	if err != nil {
+		return invalid("schema", err)
+	}
+	if err := wal.CheckSchema(table.Schema); err != nil {
 		return invalid("schema", err)
 	}
 	spec, err := index.Bind(table.Schema, columns(table.PrimaryKey), c.opts.Indexes)
@@ -89,18 +117,6 @@ func (c *core) bind(cur *manifest.Manifest) error {
 		if c.indexed, err = index.Bind(withoutTombstone(table.Schema), nil, nil); err != nil {
 			return invalid("schema", err)
 		}
-	}
-	c.limits = memtable.Limits{
-		WindowBytes: c.opts.MaxMemtableBytes, PinnedBytes: 2*c.opts.MaxMemtableBytes + maxBatchBytes,
-		IndexBytes: c.opts.MaxMemtableBytes, Rows: uint32(c.opts.MaxMemtableRows), Batches: c.opts.MaxMemtableBatches,
-		Age: c.opts.MaxMemtableAge,
-	}
-	m := c.newTable(1, 0)
-	c.empty = m.IndexBytes()
-	m.Release()
-	c.level = memtable.LevelVisible
-	if c.opts.Visibility == VisibleIndexed {
-		c.level = memtable.LevelIndexed
 	}
 	return nil
 }
@@ -135,6 +151,7 @@ type shardIO struct {
 }
 
 func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
+	o.Logger = o.Logger.With("shard", shard.String())
 	counters := new(objstore.Counters)
 	// Nothing here can delete: only recycling is handed a store that does.
 	counted := objstore.WithRetry(objstore.WithCounters(store, counters), o.Retry)
@@ -145,18 +162,18 @@ func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 	}
 }
 
-func (io shardIO) takeover() *takeover {
+func (s shardIO) takeover() *takeover {
 	return &takeover{
-		store: io.store, dirs: io.dirs, log: io.log, budget: io.opts.ReplayBytes,
-		mem: io.opts.Allocator, logger: io.opts.Logger,
+		store: s.store, dirs: s.dirs, log: s.log, budget: s.opts.ReplayBytes,
+		mem: s.opts.Allocator, logger: s.opts.Logger,
 	}
 }
 
 // take makes us the owner and loads the log. It returns the memtables, which
 // the caller owns.
 func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time, tables []*memtable.Memtable, err error) {
-	io := ioOf(store, c.shard, c.opts)
-	c.store, c.counters, c.log = io.store, io.counters, io.log
+	sio := ioOf(store, c.shard, c.opts)
+	c.store, c.counters, c.log = sio.store, sio.counters, sio.log
 	var loader *replay.Loader
 	defer func() {
 		if loader != nil {
@@ -164,8 +181,8 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 		}
 	}()
 	start := time.Now()
-	got, err := io.takeover().run(ctx, plan{
-		probe: io.dirs.probe, next: c.claim,
+	got, err := sio.takeover().run(ctx, plan{
+		probe: sio.dirs.probe, next: c.claim,
 		load: func(claimed *manifest.Manifest) (func(*replay.Step) error, error) {
 			if loader != nil {
 				loader.Close()

@@ -86,12 +86,15 @@ type Options struct {
 	Compression Compression
 
 	// MaxMemtableBytes rotates the active memtable when its rows span so many
-	// bytes. Default 64 MiB; a larger one makes fewer, larger generations and a
-	// longer replay. No batch may be larger.
+	// bytes, or its indexes take so many, or its rows keep twice that and a batch
+	// in memory. Default 64 MiB: smaller makes more generations for reads to look
+	// through; larger makes them slower to flush. No batch may be larger.
 	MaxMemtableBytes int64
-	// MaxMemtableRows rotates by rows. Default 8 million.
+	// MaxMemtableRows rotates by rows, for tables whose rows are tiny. Default 8
+	// million; at most 2^31. No batch may have more.
 	MaxMemtableRows int64
-	// MaxMemtableBatches rotates by batches. Default 1 million.
+	// MaxMemtableBatches rotates by batches, each of which costs about a hundred
+	// bytes beside its rows. Default 1 million.
 	MaxMemtableBatches int
 	// MaxMemtableAge rotates a memtable that has rows by age, idle or not.
 	// Default: never.
@@ -102,7 +105,8 @@ type Options struct {
 	// so this bounds what a shard can take between two opens, except with WALOnly.
 	MaxResidentBytes int64
 	// StallTimeout is how long Put waits under the ceiling without any memory
-	// being freed before it returns ErrBackpressure. Default 10 s.
+	// being freed before it returns ErrBackpressure. Default 10 s: shorter gives
+	// up during a hiccup of the store; longer keeps callers waiting for nothing.
 	StallTimeout time.Duration
 
 	// WALOnly keeps rows only until they are durable: no reads, no indexes. Memory
@@ -111,18 +115,23 @@ type Options struct {
 	// the log.
 	WALOnly bool
 
-	// OwnershipCheckAfter is how long a proof that this writer owns the shard
-	// is trusted. Default 30 s. FenceRetention is how long fences are kept; it
-	// must exceed (MaxInFlight + 2) times OwnershipCheckAfter and ten minutes
-	// for the skew of clocks. Default 24 h.
+	// OwnershipCheckAfter is how long a proof that this writer owns the shard is
+	// trusted. Default 30 s, at least 1 s: after a longer pause a put costs one
+	// listing more. Longer needs a longer FenceRetention.
 	OwnershipCheckAfter time.Duration
-	FenceRetention      time.Duration
+	// FenceRetention is how long fences are kept, so that a writer that slept
+	// finds them. It must exceed (MaxInFlight + 2) times OwnershipCheckAfter and
+	// ten minutes for the skew of clocks. Default 24 h; longer keeps a few small
+	// objects longer.
+	FenceRetention time.Duration
 
 	// Retry bounds how transient failures of the store are retried. A put that
-	// still fails ends the writer.
+	// still fails ends the writer. A claim or commit of which it is not known
+	// whether it was applied is repeated until that is known or the context ends.
 	Retry objstore.RetryOptions
 
-	// ReplayBytes bounds what a reopen fetches ahead. Default 64 MiB.
+	// ReplayBytes bounds what a reopen fetches ahead, beside the rows that it has
+	// loaded. Default 64 MiB: less leaves requests idle, more gains nothing.
 	ReplayBytes int64
 
 	// Allocator serves what memwal allocates for Arrow data. Default:
@@ -215,16 +224,23 @@ func (o *Options) validate() error {
 	check(o.MaxMemtableRows > 0 && o.MaxMemtableRows <= 1<<31, "MaxMemtableRows", o.MaxMemtableRows, "from 1 to 2^31")
 	check(o.MaxMemtableBatches > 0, "MaxMemtableBatches", o.MaxMemtableBatches, "positive")
 	check(o.MaxMemtableAge >= 0, "MaxMemtableAge", o.MaxMemtableAge, "positive, or 0 for never")
-	check(o.MaxResidentBytes >= o.MaxMemtableBytes, "MaxResidentBytes", o.MaxResidentBytes, "at least MaxMemtableBytes")
+	check(o.MaxResidentBytes >= o.MaxMemtableBytes, "MaxResidentBytes", o.MaxResidentBytes,
+		fmt.Sprintf("at least MaxMemtableBytes, %d", o.MaxMemtableBytes))
 	check(o.StallTimeout > 0, "StallTimeout", o.StallTimeout, "positive")
 	check(!o.WALOnly || len(o.Indexes) == 0, "Indexes", len(o.Indexes), "empty with WALOnly: nothing is kept to be indexed")
 	check(!o.WALOnly || o.Visibility == VisibleDurable, "Visibility", o.Visibility, "VisibleDurable with WALOnly: rows are dropped once durable")
-	check(o.OwnershipCheckAfter > 0, "OwnershipCheckAfter", o.OwnershipCheckAfter, "positive")
+	check(o.OwnershipCheckAfter >= time.Second, "OwnershipCheckAfter", o.OwnershipCheckAfter, "at least 1s")
 	if o.OwnershipCheckAfter > 0 && o.MaxInFlight > 0 {
 		least := leastRetention(uint64(o.MaxInFlight), o.OwnershipCheckAfter)
 		check(o.FenceRetention > least, "FenceRetention", o.FenceRetention,
 			fmt.Sprintf("more than (MaxInFlight + 2) * OwnershipCheckAfter + 10m = %v", least))
 	}
 	check(o.ReplayBytes > 0, "ReplayBytes", o.ReplayBytes, "positive")
+	r := o.Retry
+	check(r.RequestTimeout >= 0, "Retry.RequestTimeout", r.RequestTimeout, "positive, or 0 for the default")
+	check(r.MaxAttempts >= 0, "Retry.MaxAttempts", r.MaxAttempts, "positive, or 0 for the default")
+	check(r.MaxElapsed >= 0, "Retry.MaxElapsed", r.MaxElapsed, "positive, or 0 for the default")
+	check(r.MinBackoff >= 0, "Retry.MinBackoff", r.MinBackoff, "positive, or 0 for the default")
+	check(r.MaxBackoff >= 0, "Retry.MaxBackoff", r.MaxBackoff, "positive, or 0 for the default")
 	return errors.Join(errs...)
 }

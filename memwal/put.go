@@ -64,6 +64,9 @@ func (w *Writer) accept(ctx context.Context, op string, rec arrow.RecordBatch, s
 	if err := c.state(); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w; nothing was stored", op, err)
+	}
 	if rec == nil {
 		return nil, &BatchError{op, fmt.Errorf("the batch is nil")}
 	}
@@ -82,11 +85,38 @@ func (w *Writer) accept(ctx context.Context, op string, rec arrow.RecordBatch, s
 		shaped = own
 		window, pinned = schema.Size(shaped)
 	}
+	if n := values(shaped); n > maxValues {
+		return nil, &BatchError{op, fmt.Errorf("the batch has %d values in nested columns, more than the %d that an entry can hold: split it", n, int64(maxValues))}
+	}
 	add := memtable.Size{Rows: shaped.NumRows(), Window: window, Pinned: pinned}
 	if err := c.fitsEver(add); err != nil {
 		return nil, &BatchError{op, err}
 	}
 	return c.append(ctx, w, shaped, add)
+}
+
+// maxValues bounds the values of a batch, nested ones included: readers of the
+// log take larger counts for damage. Only values without bytes get there.
+const maxValues = 1 << 36
+
+// values counts the values of a batch at every level, up to about maxValues.
+func values(rec arrow.RecordBatch) int64 {
+	var n int64
+	var count func(d arrow.ArrayData)
+	count = func(d arrow.ArrayData) {
+		n += int64(d.Len())
+		for _, c := range d.Children() {
+			if n <= maxValues {
+				count(c)
+			}
+		}
+	}
+	for _, col := range rec.Columns() {
+		if n <= maxValues {
+			count(col.Data())
+		}
+	}
+	return n
 }
 
 // fitsEver refuses what no amount of waiting would make room for.
@@ -121,7 +151,7 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 	t.end = t.first + uint64(add.Rows)
 	if add.Rows > 0 {
 		if err := active.Append(rec, add.Window, add.Pinned); err != nil {
-			c.mu.Unlock() // the policy admits nothing that a memtable refuses
+			c.unlock() // the policy admits nothing that a memtable refuses
 			return nil, fmt.Errorf("%w; nothing was stored", err)
 		}
 		// In the memtable first: the tasks look only at rows that were accepted,
@@ -129,7 +159,7 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 		c.cursors.Accept(t.end)
 	}
 	t.wait = c.cursors.Register(c.level, t.end)
-	c.mu.Unlock()
+	c.unlock()
 
 	if frozen > 0 {
 		c.flusher.Demand(frozen)
@@ -146,7 +176,7 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 	for {
 		c.mu.Lock()
 		if err := c.stateLocked(); err != nil {
-			c.mu.Unlock()
+			c.unlock()
 			return err
 		}
 		resident := c.residentLocked()
@@ -159,12 +189,12 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 			// memtables make small entries, each of which costs a put.
 			end := t[0].EndRow()
 			c.rotateLocked()
-			c.mu.Unlock()
+			c.unlock()
 			c.flusher.Demand(end)
 			continue
 		}
 		freed := c.mu.freed
-		c.mu.Unlock()
+		c.unlock()
 
 		if stall == nil {
 			stall = time.NewTimer(c.opts.StallTimeout)
@@ -211,17 +241,17 @@ func (w *Writer) Rotate(ctx context.Context) error {
 func (c *core) rotate(due func(*memtable.Memtable) bool) error {
 	c.mu.Lock()
 	if err := c.stateLocked(); err != nil {
-		c.mu.Unlock()
+		c.unlock()
 		return err
 	}
 	active := c.activeLocked()
 	if active.Rows() == 0 || !due(active) {
-		c.mu.Unlock()
+		c.unlock()
 		return nil
 	}
 	end := active.EndRow()
 	c.rotateLocked()
-	c.mu.Unlock()
+	c.unlock()
 	c.flusher.Demand(end)
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 )
 
 // Range returns the live rows in a range of an ordered index, in its order; rows
-// with equal keys in the order of their ordinals. Options.Limit counts from the
+// with equal keys in the order of their ordinals. ScanOptions.Limit counts from the
 // end that the range starts at. The caller releases the reader.
 func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o ScanOptions) (array.RecordReader, error) {
-	g, o, err := s.gatherer(o)
+	g, o, err := s.gatherer("range", o)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package memwal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -14,27 +15,32 @@ import (
 // Open fail with ErrSealed, until UnsealShard. It returns once the running
 // writer cannot have anything acknowledged any more. Sealing a sealed shard
 // completes what an interrupted call may have left undone.
+//
+// Of the options only Retry, ReplayBytes, OwnershipCheckAfter, Allocator and
+// Logger matter; nil means the defaults. Errors are ErrInvalid if there is no
+// such shard, ErrFenced if somebody else took it over meanwhile,
+// ErrForeignWriter, ErrHole, ErrCorrupt, and those of the store.
 func SealShard(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options) error {
 	return setStatus(ctx, store, shard, o, manifest.Sealed)
 }
 
 // UnsealShard opens a sealed shard to writers again. It fences, too: rows that a
-// writer had in flight when the shard was sealed do not turn up later.
+// writer had in flight when the shard was sealed do not turn up later. Options
+// and errors are those of SealShard.
 func UnsealShard(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options) error {
 	return setStatus(ctx, store, shard, o, manifest.Active)
 }
 
 func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options, status manifest.Status) error {
 	opts := o.withDefaults()
-	if err := opts.validate(); err != nil {
-		return err
+	if err := errors.Join(checkPlace(store, shard), opts.validate()); err != nil {
+		return fmt.Errorf("make shard %v %v: %w", shard, status, err)
 	}
-	io := ioOf(store, shard, opts)
-	_, err := io.takeover().run(ctx, plan{
+	_, err := ioOf(store, shard, opts).takeover().run(ctx, plan{
 		sealed: true,
 		next: func(cur *manifest.Manifest) (*manifest.Manifest, error) {
 			if cur == nil {
-				return nil, invalid("seal", fmt.Errorf("the shard does not exist: Open creates it"))
+				return nil, invalid("shard", fmt.Errorf("does not exist: Open creates it"))
 			}
 			next := cur.Clone()
 			next.Status = status

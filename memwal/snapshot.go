@@ -15,7 +15,7 @@ import (
 
 // Snapshot is a consistent view of the rows that were visible when it was taken:
 // it gives the same answers for its whole life, whatever the writer does
-// meanwhile, and after it was closed or has failed. It costs nothing to take,
+// meanwhile, even after the writer was closed or has failed. It costs nothing to take,
 // and keeps the memory of what it shows: close it.
 //
 // Its methods are safe for concurrent use.
@@ -113,7 +113,7 @@ type ScanOptions struct {
 // their newest versions were put. The caller releases the reader; until then it
 // holds the snapshot's memory.
 func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader, error) {
-	g, o, err := s.gatherer(o)
+	g, o, err := s.gatherer("scan", o)
 	if err != nil {
 		return nil, err
 	}
@@ -153,9 +153,9 @@ func (s *Snapshot) Count(ctx context.Context) (int64, error) {
 }
 
 // gatherer resolves the options of a read.
-func (s *Snapshot) gatherer(o ScanOptions) (*gatherer, ScanOptions, error) {
+func (s *Snapshot) gatherer(op string, o ScanOptions) (*gatherer, ScanOptions, error) {
 	if o.Limit < 0 || o.BatchRows < 0 {
-		return nil, o, invalid("scan", fmt.Errorf("Limit is %d and BatchRows %d, must not be negative", o.Limit, o.BatchRows))
+		return nil, o, invalid(op, fmt.Errorf("Limit is %d and BatchRows %d, must not be negative", o.Limit, o.BatchRows))
 	}
 	def(&o.BatchRows, 8192)
 	def(&o.Limit, int64(1)<<62)
@@ -171,10 +171,10 @@ func (s *Snapshot) gatherer(o ScanOptions) (*gatherer, ScanOptions, error) {
 	for i, name := range o.Columns {
 		at := user.FieldIndices(name)
 		if len(at) == 0 {
-			return nil, o, invalid("scan", fmt.Errorf("column %q is not in the schema", name))
+			return nil, o, invalid(op, fmt.Errorf("column %q is not in the schema", name))
 		}
 		if slices.Contains(o.Columns[:i], name) {
-			return nil, o, invalid("scan", fmt.Errorf("column %q is named twice", name))
+			return nil, o, invalid(op, fmt.Errorf("column %q is named twice", name))
 		}
 		// The storage schema has the user's columns in the user's order.
 		g.columns = append(g.columns, at[0])

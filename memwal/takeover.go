@@ -1,6 +1,7 @@
 package memwal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,6 +141,10 @@ func (t *takeover) precheck(ctx context.Context, cur *manifest.Manifest) error {
 		return err
 	}
 	if cur == nil {
+		// A peer may have created the shard since: then what is there is its own.
+		if now, err := t.log.Newest(ctx); err != nil || now != nil {
+			return cmp.Or(err, fmt.Errorf("%w: it was created while its folder was looked at", errStartOver))
+		}
 		for o, err := range t.store.List(ctx, t.dirs.gc) {
 			if err != nil {
 				return fmt.Errorf("list %s: %w", t.dirs.gc, err)
@@ -171,14 +176,12 @@ func (t *takeover) certain(ctx context.Context, err error, m *manifest.Manifest)
 	if !errors.Is(err, ErrHole) {
 		return err
 	}
-	now, rerr := t.log.Newest(ctx)
+	now, lost := t.log.Owned(ctx, m.Owner())
 	switch {
-	case rerr != nil:
-		return errors.Join(err, rerr)
-	case now == nil:
-		return fmt.Errorf("%w: its manifest is gone", ErrFenced)
-	case now.Owner() != m.Owner():
-		return &manifest.FencedError{Ours: m.Owner(), Theirs: now.Owner()}
+	case errors.Is(lost, ErrFenced):
+		return lost
+	case lost != nil:
+		return errors.Join(err, lost)
 	case now.RowsFloor() != m.RowsFloor():
 		return fmt.Errorf("%w: its floor moved while its log was read", errStartOver)
 	}
@@ -265,18 +268,12 @@ func (t *takeover) fence(ctx context.Context, epoch uint64, end wal.Tuple) (wal.
 // confirm reads the manifest after the fence stands.
 func (t *takeover) confirm(ctx context.Context, claimed *manifest.Manifest, tail wal.Tuple) (taken, error) {
 	sent := time.Now()
-	now, err := t.log.Newest(ctx)
+	now, err := t.log.Owned(ctx, claimed.Owner())
 	if err != nil {
 		return taken{}, err
 	}
-	switch {
-	case now == nil:
-		return taken{}, fmt.Errorf("%w: its manifest is gone", ErrFenced)
-	case now.Owner() != claimed.Owner():
-		return taken{}, &manifest.FencedError{Ours: claimed.Owner(), Theirs: now.Owner()}
-	case now.RowsFloor().Position >= tail.Position:
-		return taken{}, fmt.Errorf("%w: the fence at WAL position %d lies below the floor at %d",
-			errStartOver, tail.Position, now.RowsFloor().Position)
+	if floor := now.RowsFloor().Position; floor >= tail.Position {
+		return taken{}, fmt.Errorf("%w: the fence at WAL position %d lies below the floor at %d", errStartOver, tail.Position, floor)
 	}
 	t.logger.Info("shard taken over", "epoch", now.Epoch, "fence", tail.Position, "next_row", tail.NextRow)
 	return taken{manifest: now, tail: tail, proof: sent}, nil

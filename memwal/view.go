@@ -78,13 +78,25 @@ func (c *core) live() []*memtable.Memtable {
 	return nil
 }
 
-// installLocked makes tables the view. c.mu is held.
+// installLocked makes tables the view. c.mu is held; unlock releases the view
+// that was replaced.
 func (c *core) installLocked(tables []*memtable.Memtable) {
 	var next *view
 	if len(tables) > 0 {
 		next = newView(tables)
 	}
 	if old := c.view.Swap(next); old != nil {
-		old.release()
+		c.mu.replaced = append(c.mu.replaced, old)
+	}
+}
+
+// unlock lets go of c.mu, and then of the views that were replaced under it:
+// freeing a memtable takes time.
+func (c *core) unlock() {
+	replaced := c.mu.replaced
+	c.mu.replaced = nil
+	c.mu.Unlock()
+	for _, v := range replaced {
+		v.release()
 	}
 }

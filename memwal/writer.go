@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,8 +70,9 @@ type core struct {
 	// mu orders appends: it is the writer lock.
 	mu struct {
 		sync.Mutex
-		closing bool
-		freed   chan struct{} // closed and replaced when memory is freed or the writer closes
+		closing  bool
+		freed    chan struct{} // closed and replaced when memory is freed or the writer closes
+		replaced []*view       // released by unlock
 	}
 }
 
@@ -144,10 +146,34 @@ func (c *core) poison(cause error) {
 	if !c.cursors.Fail(&PoisonedError{cause}) {
 		return
 	}
-	c.logger.Error("writer poisoned", "shard", c.shard, "epoch", c.owner.Epoch, "error", cause)
+	c.logger.Error("writer poisoned", "epoch", c.owner.Epoch, "error", cause)
 	c.flusher.Cancel()
 	c.applier.Cancel()
 }
+
+// Done is closed when the writer has failed or was closed: Err then says why. A
+// service watches it to learn that another process has taken its shard over.
+func (w *Writer) Done() <-chan struct{} { return w.c.failed }
+
+// Schema is the schema given to Open, with the id of each column in its field's
+// metadata under FieldIDKey.
+func (w *Writer) Schema() *arrow.Schema {
+	fields := slices.Clone(w.c.user.Fields())
+	for i := range fields {
+		// The storage schema has the user's columns in the user's order.
+		id, _ := w.c.table.Schema.Field(i).Metadata.GetValue(FieldIDKey)
+		m := fields[i].Metadata.ToMap()
+		m[FieldIDKey] = id
+		fields[i].Metadata = arrow.MetadataFrom(m)
+	}
+	meta := w.c.user.Metadata()
+	return arrow.NewSchema(fields, &meta)
+}
+
+// FieldIDKey is the metadata key under which a field has the id of its column: a
+// decimal number from 1 that stays with the column for ever. To rename a column,
+// open the shard with the id under the new name.
+const FieldIDKey = schema.FieldIDKey
 
 // Err returns the writer's terminal failure, or nil. After Close it is an error
 // that matches ErrClosed.
@@ -204,7 +230,7 @@ func (c *core) evictDurable() {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.evictDurableLocked()
 }
 

@@ -53,9 +53,6 @@ func (s *bucket) GetRange(ctx context.Context, key string, offset, length int64)
 	if err := checkCall(ctx, OpGetRange, key); err != nil {
 		return nil, err
 	}
-	if err := checkCall(ctx, OpGetRange, key); err != nil {
-		return nil, err
-	}
 	r, err := s.b.NewRangeReader(ctx, key, offset, length, nil)
 	if err != nil {
 		// Drivers differ in what they say about an offset beyond the end.
@@ -89,10 +86,6 @@ func (s *bucket) Head(ctx context.Context, key string) (Object, error) {
 func (s *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		if _, ok := prefixDir(prefix); !ok {
-			return
-		}
-		if err := ctx.Err(); err != nil { // some drivers do not look at it
-			yield(Object{}, &Error{Op: OpList, Key: prefix, Err: err})
 			return
 		}
 		it := s.b.List(&blob.ListOptions{Prefix: prefix})

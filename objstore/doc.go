@@ -22,10 +22,10 @@
 //
 // Keys are relative slash-separated paths of valid UTF-8, of at most
 // [MaxKeyLen] bytes, in which no element is empty, "." or ".."; control
-// characters and backslashes are refused. Anything else is [ErrInvalid] in every adapter, so
-// that a log can be moved from one store to another, and no key can point out
-// of its folder. A store may treat "a" and "a/b" as exclusive (folders do), or
-// "a" and "A" (some file systems do): avoid such pairs.
+// characters and backslashes are refused. Anything else is [ErrInvalid] in
+// every adapter, so that a log can be moved from one store to another, and no
+// key can point out of its folder. A store may treat "a" and "a/b" as exclusive
+// (folders do), or "a" and "A" (some file systems do): avoid such pairs.
 //
 // # Errors
 //
@@ -37,6 +37,6 @@
 //
 // A Store may be used by several goroutines at once. A [Body] passed to a put
 // is only read, and only until the put returns. A slice returned by a get
-// belongs to the caller. Close releases what the store holds (connections); the caller
-// makes sure that no call is running or follows.
+// belongs to the caller. Close releases what the store holds (connections); the
+// caller makes sure that no call is running or follows.
 package objstore

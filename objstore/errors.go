@@ -90,8 +90,8 @@ func (e *Error) Unwrap() []error {
 }
 
 // MaybeApplied reports whether a put or delete that failed with err may have
-// been applied nevertheless, or may be later. Only errors that
-// are known to mean "no" say no; errors of no class say yes.
+// been applied nevertheless, or may be later. Only errors that are known to
+// mean "no" say no; errors of no class say yes.
 func MaybeApplied(err error) bool {
 	if err == nil || errors.Is(err, ErrAmbiguous) {
 		return err != nil

@@ -22,8 +22,8 @@ import (
 // server). A rename would replace, and a check before it would race.
 //
 // Why folders are never removed: whether a folder's own entry is durable is
-// established once by each process (see durable). If folders could go and come back,
-// a put into the second one would have to sync every parent again.
+// established once by each process (see durable). If folders could go and come
+// back, a put into the second one would have to sync every parent again.
 type folder struct {
 	dir    string
 	fs     folderFS
@@ -34,15 +34,15 @@ type folder struct {
 	// durable has the folders whose entry in their parent, and so on up to dir,
 	// has been synced by this process.
 	durable map[string]bool
-	// broken is the first failure after which nothing written can be trusted
-	// to become durable: the kernel may have dropped the dirty pages, so
-	// that a later sync succeeds over lost data.
+	// broken is the first failure after which nothing written can be trusted to
+	// become durable: the kernel may have dropped the dirty pages, so that a
+	// later sync succeeds over lost data.
 	broken error
 }
 
-// Temporary files have this prefix and are no objects. They are
-// removed when they are older than tempAge: the age of a write that
-// nobody waits for any more, here or in another process.
+// Temporary files have this prefix and are no objects. They are removed when
+// they are older than tempAge: the age of a write that nobody waits for any
+// more, here or in another process.
 const (
 	tempPrefix = ".memwal-tmp-"
 	tempAge    = 24 * time.Hour
@@ -59,8 +59,9 @@ const linkTries = 3
 //
 // After a failed sync of a folder, or of a file that has its name already, the
 // state on disk is unknown for good: every further write fails with
-// ErrUnusable, reads go on. Open the store anew after the disk has been seen to. A failed
-// sync before the file has its name costs that file only; a retry writes a new one.
+// ErrUnusable, reads go on. Open the store anew after the disk has been seen
+// to. A failed sync before the file has its name costs that file only; a retry
+// writes a new one.
 //
 // The file system must have hard links and honest syncs. Elements of keys must
 // not start with ".memwal-tmp-".

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxKeyLen is the greatest length of a key in bytes. S3 has the smallest limit, 1024;
-// it counts the prefix of the store, which has the rest.
+// MaxKeyLen is the greatest length of a key in bytes. S3 has the smallest
+// limit, 1024; it counts the prefix of the store, which has the rest.
 const MaxKeyLen = 768
 
 // maxKeyElem is the greatest length of one path element in bytes: the limit of

@@ -24,8 +24,8 @@ type memoryObject struct {
 }
 
 // NewMemory returns an empty store in memory. Its contents are gone when the
-// last reference to it is. Its clock is that of the process. Listings come in the order of
-// the keys, so that whatever is simulated on top is reproducible.
+// last reference to it is. Its clock is that of the process. Listings come in
+// the order of the keys, so that whatever is simulated on top is reproducible.
 func NewMemory() Store {
 	return &memory{objects: make(map[string]memoryObject)}
 }

@@ -12,18 +12,18 @@ import (
 // RetryOptions say how [WithRetry] retries. Zero fields mean their default.
 type RetryOptions struct {
 	// RequestTimeout bounds one attempt; a put or get gets a second more for
-	// each MiB of its body, as far as that is known. Default 30 s: a
-	// healthy store answers within one, while a shorter wait than the store's own
-	// would turn slow successes into ambiguities, and would never end on a slow line.
+	// each MiB of its body, as far as that is known. Default 30 s: a healthy
+	// store answers within one, while a shorter wait than the store's own would
+	// turn slow successes into ambiguities, and would never end on a slow line.
 	RequestTimeout time.Duration
 
-	// MaxAttempts bounds the attempts, the first included. Default 10: with
-	// the default backoff they span about 20 s of throttling. 1 = no retry.
+	// MaxAttempts bounds the attempts, the first included. Default 10: with the
+	// default backoff they span about 20 s of throttling. 1 = no retry.
 	MaxAttempts int
 
 	// MaxElapsed bounds the time from the first attempt on after which no
-	// further attempt begins. Default 2 min: longer, and callers who wait
-	// for durability are better told; shorter, and a failover of the store, or a
+	// further attempt begins. Default 2 min: longer, and callers who wait for
+	// durability are better told; shorter, and a failover of the store, or a
 	// few attempts that time out, are not survived.
 	MaxElapsed time.Duration
 

@@ -22,14 +22,15 @@ type S3Options struct {
 	// SignPayload makes the signature of each put cover its body, by SHA-256.
 	//
 	// By default it does not. Every put carries the CRC32C of its body in a
-	// header that is signed, and the service refuses a body that does not match:
-	// bit flips and truncation are caught on the way in. The one thing that
-	// SHA-256 adds is protection from somebody who alters packets on the way, and
-	// over https TLS gives that already. Over plain http such a person could
-	// forge a body with the same CRC, or forge any reply; who
-	// uses plain http trusts the network, and reads are not protected there with
-	// this option either. What it costs is more than half of the CPU that a put takes on
-	// our side: BenchmarkS3Put in objstoretest, 1.5 instead of 0.6 CPU seconds a GB.
+	// header that is signed, and the service refuses a body that does not
+	// match: bit flips and truncation are caught on the way in. The one thing
+	// that SHA-256 adds is protection from somebody who alters packets on the
+	// way, and over https TLS gives that already. Over plain http such a person
+	// could forge a body with the same CRC, or forge any reply; who uses plain
+	// http trusts the network, and reads are not protected there with this
+	// option either. What it costs is more than half of the CPU that a put
+	// takes on our side: BenchmarkS3Put in objstoretest, 1.5 instead of 0.6 CPU
+	// seconds a GB.
 	//
 	// Set it for services that refuse unsigned payloads by policy, and for
 	// plain http where altered writes are a worse fear than altered reads.

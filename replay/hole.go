@@ -61,7 +61,7 @@ func (w *Walker) checkAbove(ctx context.Context, force uint64, b Bounds) error {
 			return err
 		}
 		if w.cfg.Epoch > 0 && h.Epoch > w.cfg.Epoch {
-			return &manifest.FencedError{Ours: manifest.Owner{Epoch: w.cfg.Epoch}, Theirs: manifest.Owner{Epoch: h.Epoch}}
+			return manifest.FencedBy(w.cfg.Epoch, h.Epoch)
 		}
 		if reason := witness(h, it.Position-w.next, force, b.MaxInFlight); reason != "" {
 			return &HoleError{w.next, it.Position, reason}

@@ -149,7 +149,7 @@ func (w *Walker) Next(ctx context.Context) (*Step, error) {
 	}
 	if w.cfg.Epoch > 0 && e.Header.Epoch > w.cfg.Epoch {
 		e.Release()
-		return nil, &manifest.FencedError{Ours: manifest.Owner{Epoch: w.cfg.Epoch}, Theirs: manifest.Owner{Epoch: e.Header.Epoch}}
+		return nil, manifest.FencedBy(w.cfg.Epoch, e.Header.Epoch)
 	}
 	verdict, err := w.chain.Judge(w.next, e.Header, e.Rows)
 	if err != nil {

@@ -35,7 +35,6 @@ func (l *Log) Commit(ctx context.Context, base, next *Manifest) error {
 			return err
 		}
 	}
-	l.publish(next)
 	l.writeHint(ctx, next.Version)
 	return nil
 }
@@ -132,7 +131,7 @@ func (l *Log) put(ctx context.Context, m *Manifest, body objstore.Body) error {
 			return nil
 		}
 		switch {
-		case errors.Is(err, objstore.ErrAmbiguous) || !isDefinite(err):
+		case objstore.MaybeApplied(err):
 			maybe = true
 		case !maybe && (isFinal(err) || attempt >= definiteAttempts):
 			return fmt.Errorf("manifest: commit version %d: %w", m.Version, err)
@@ -165,14 +164,10 @@ func (l *Log) resolve(ctx context.Context, m *Manifest) (resolved bool, err erro
 	return true, fmt.Errorf("%w: version %d has commit id %s, ours is %s", ErrConflict, m.Version, there.CommitID, m.CommitID)
 }
 
-// isDefinite reports whether an error of a put says that nothing was applied.
-func isDefinite(err error) bool {
-	return isFinal(err) || errors.Is(err, objstore.ErrThrottled) || errors.Is(err, objstore.ErrConflict)
-}
-
-// isFinal reports whether repeating a request is pointless.
+// isFinal reports whether repeating a request is pointless. A cancellation is not
+// final by itself: if it is that of our context, backoff ends the attempts.
 func isFinal(err error) bool {
-	return errors.Is(err, objstore.ErrPermission) || errors.Is(err, objstore.ErrInvalid) || errors.Is(err, objstore.ErrUnusable)
+	return !objstore.Retryable(err) && !errors.Is(err, context.Canceled)
 }
 
 // backoff waits before the next attempt; the error is that of ctx.

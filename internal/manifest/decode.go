@@ -111,7 +111,7 @@ func Decode(data []byte) (*Manifest, error) {
 	}
 	m := &Manifest{Legacy: !own}
 	if err := m.fromProto(&p); err != nil {
-		return nil, &CorruptError{Version: p.Version, Reason: "manifest", Err: err}
+		return nil, &CorruptError{Version: p.Version, Reason: "unusable content", Err: err}
 	}
 	return m, nil
 }

@@ -16,8 +16,9 @@ var (
 	// ErrSealed: the shard is closed to claims until it is unsealed.
 	ErrSealed = errors.New("manifest: shard is sealed")
 	// ErrForeignWriter: another program has rewritten the manifest of a shard
-	// that memwal had written to, and dropped what memwal keeps there.
-	ErrForeignWriter = errors.New("manifest: rewritten by a program that dropped memwal's fields")
+	// that memwal had written to, and dropped what memwal keeps there. It is the
+	// error of the log, too: whatever gave the other program away, it is there.
+	ErrForeignWriter = wal.ErrForeignWriter
 	// ErrConflict: the version was taken by another commit.
 	ErrConflict = errors.New("manifest: version taken by another commit")
 	// ErrNotFound: the shard has no manifest.
@@ -60,15 +61,28 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt || ta
 // Unwrap returns the cause, if there is one.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// FencedError names the claim that was lost and the one that is in force.
+// FencedError names the claim that was lost and the one that is in force. The
+// claim ids are zero where only the epochs are known.
 type FencedError struct {
 	Ours, Theirs Owner
 }
 
 // Error implements error.
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("manifest: fenced: our claim of epoch %d (%s) was followed by one of epoch %d (%s)",
-		e.Ours.Epoch, e.Ours.ClaimID, e.Theirs.Epoch, e.Theirs.ClaimID)
+	return fmt.Sprintf("fenced: our claim of %s was followed by %s", e.Ours.text(), e.Theirs.text())
+}
+
+func (o Owner) text() string {
+	if o.ClaimID.IsZero() {
+		return fmt.Sprintf("epoch %d", o.Epoch)
+	}
+	return fmt.Sprintf("epoch %d (%s)", o.Epoch, o.ClaimID)
+}
+
+// FencedBy returns the FencedError of callers who know epochs only, from the
+// headers of entries.
+func FencedBy(ours, theirs uint64) *FencedError {
+	return &FencedError{Ours: Owner{Epoch: ours}, Theirs: Owner{Epoch: theirs}}
 }
 
 // Is makes every FencedError match ErrFenced.

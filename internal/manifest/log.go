@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,10 +26,6 @@ type Options struct {
 	// compared by both parts, and the larger difference counts: the monotonic
 	// clock stops while a machine is suspended, the other may be set back.
 	Now func() time.Time
-	// Trace reports whether anything else in the shard's folder shows that
-	// memwal has written there. It is asked before a claim on a legacy manifest.
-	// Default: nothing else is looked at.
-	Trace func(context.Context) (bool, error)
 }
 
 const defaultOwnershipCheckAfter = 30 * time.Second
@@ -46,9 +41,6 @@ func (o *Options) withDefaults() Options {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Trace == nil {
-		c.Trace = func(context.Context) (bool, error) { return false, nil }
-	}
 	return c
 }
 
@@ -58,10 +50,6 @@ type Log struct {
 	store objstore.Writer
 	dir   string // ends with a slash
 	o     Options
-
-	// latest is the newest version that was ever read or committed through
-	// this handle. It only grows: see publish.
-	latest atomic.Pointer[Manifest]
 }
 
 // New returns the log in the folder dir of the store. o may be nil.
@@ -70,24 +58,6 @@ func New(store objstore.Writer, dir string, o *Options) *Log {
 		dir += "/"
 	}
 	return &Log{store: store, dir: dir, o: o.withDefaults()}
-}
-
-// Latest returns the newest version that was read or committed through this
-// handle, without a request; nil if there was none. It proves nothing about now.
-func (l *Log) Latest() *Manifest { return l.latest.Load() }
-
-// publish makes m the latest unless a newer one is known: a slow reply must not
-// bring an older version back.
-func (l *Log) publish(m *Manifest) {
-	for {
-		old := l.latest.Load()
-		if old != nil && old.Version >= m.Version {
-			return
-		}
-		if l.latest.CompareAndSwap(old, m) {
-			return
-		}
-	}
 }
 
 // relists bounds how often a List is repeated because the version that it
@@ -103,13 +73,9 @@ func (l *Log) Newest(ctx context.Context) (*Manifest, error) {
 		if err != nil {
 			return nil, err
 		}
-		if again {
-			continue
+		if !again {
+			return m, nil
 		}
-		if m != nil {
-			l.publish(m)
-		}
-		return m, nil
 	}
 	return nil, fmt.Errorf("manifest: find the newest version in %q: versions vanish as fast as they are listed", l.dir)
 }
@@ -234,18 +200,11 @@ func checkOwner(m *Manifest, own Owner) error {
 const foreignReaders = 8
 
 // CheckForeign returns [ErrForeignWriter] if the newest version is a legacy one
-// and any older version, or Options.Trace, shows that memwal has written to the
-// shard. It reads all versions that are kept.
+// and any older version shows that memwal has written to the shard. It reads all
+// versions that are kept.
 func (l *Log) CheckForeign(ctx context.Context, newest *Manifest) error {
 	if newest == nil || !newest.Legacy {
 		return nil
-	}
-	trace, err := l.o.Trace(ctx)
-	if err != nil {
-		return fmt.Errorf("manifest: look for traces of memwal: %w", err)
-	}
-	if trace {
-		return fmt.Errorf("%w: version %d; the shard's folder has traces of memwal", ErrForeignWriter, newest.Version)
 	}
 	versions, err := l.versions(ctx)
 	if err != nil {
@@ -260,7 +219,7 @@ func (l *Log) CheckForeign(ctx context.Context, newest *Manifest) error {
 				return nil // recycled meanwhile
 			}
 			if err == nil && !m.Legacy {
-				err = fmt.Errorf("%w: version %d; version %d had them", ErrForeignWriter, newest.Version, v)
+				err = fmt.Errorf("%w: version %d of the manifest has none of memwal's fields, version %d had them", ErrForeignWriter, newest.Version, v)
 			}
 			return err
 		})

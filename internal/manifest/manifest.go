@@ -248,7 +248,8 @@ func (m *Manifest) SetFloor(f Floor) {
 	m.Floors[i] = f
 }
 
-// RemoveFloor removes the floor of a plane, if there is one.
+// RemoveFloor removes the floor of a plane, if there is one: for planes that are
+// given up. The writer itself never does.
 func (m *Manifest) RemoveFloor(plane string) {
 	m.Floors = slices.DeleteFunc(m.Floors, func(f Floor) bool { return f.Plane == plane })
 }
@@ -256,10 +257,6 @@ func (m *Manifest) RemoveFloor(plane string) {
 func (m *Manifest) floorIndex(plane string) int {
 	return slices.IndexFunc(m.Floors, func(f Floor) bool { return f.Plane == plane })
 }
-
-// Oldest returns the lowest version of the contiguous suffix of versions that
-// the List showed by which this manifest was found; 0 if it was not found by a List.
-func (m *Manifest) Oldest() uint64 { return m.oldest }
 
 // Clone returns a copy that shares nothing that can be changed: keys, values and
 // the schema are shared and must be replaced, not edited.
@@ -280,7 +277,3 @@ func (m *Manifest) Clone() *Manifest {
 	c.JournalEntries = slices.Clone(m.JournalEntries)
 	return &c
 }
-
-// ListSent returns when the List was sent that this version was found by, or
-// that the version was found by which it was built on. It is zero if there was none.
-func (m *Manifest) ListSent() time.Time { return m.listSent }

@@ -22,7 +22,8 @@ func (l *Log) Update(ctx context.Context, own Owner, change func(*Manifest) erro
 }
 
 // UpdateAny is Update for changes that do not depend on the claim: those of
-// consumers, who live in other processes than the writer.
+// consumers (planes that absorb the log), who live in other processes than the
+// writer. The writer itself never calls it.
 func (l *Log) UpdateAny(ctx context.Context, change func(*Manifest) error) (*Manifest, error) {
 	return l.update(ctx, func(m *Manifest) error {
 		switch {

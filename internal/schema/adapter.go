@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 )
 
 // Adapter turns batches that were stored under one storage schema into batches of
@@ -116,11 +115,5 @@ func (a *Adapter) Adapt(rec arrow.RecordBatch) (arrow.RecordBatch, error) {
 		}
 		cols = append(cols, col)
 	}
-	if len(errs) > 0 {
-		releaseAll(cols)
-		return nil, errors.Join(errs...)
-	}
-	out := array.NewRecordBatch(a.to, cols, int64(rows))
-	releaseAll(cols)
-	return out, nil
+	return newBatch(a.to, cols, rows, errs)
 }

@@ -10,8 +10,7 @@
 //     the storage schema without copying a column. It makes the batches that
 //     stand for deletes, too.
 //   - What does an older batch look like today? An [Adapter] turns batches that
-//     were written under another storage schema into ones of the current schema;
-//     a [Narrower] turns storage batches into what readers see.
+//     were written under another storage schema into ones of the current schema.
 //   - What does a batch cost? [Size] gives the bytes that its rows span and the
 //     bytes that it keeps alive; [Compact] copies the rows out when the second is
 //     far larger than the first ([NeedsCompact]).

@@ -28,7 +28,6 @@ type ColumnError struct {
 // Error implements error.
 func (e *ColumnError) Error() string {
 	var b strings.Builder
-	b.WriteString("schema: ")
 	if e.Column != "" {
 		fmt.Fprintf(&b, "column %q", e.Column)
 		if e.Type != "" {

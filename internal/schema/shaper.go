@@ -84,16 +84,20 @@ func (s *Shaper) Shape(rec arrow.RecordBatch) (arrow.RecordBatch, error) {
 		}
 		cols = append(cols, col)
 	}
-	if len(errs) > 0 {
-		releaseAll(cols)
-		return nil, errors.Join(errs...)
-	}
 	if s.deletes {
 		cols = append(cols, s.zeros.tombstones(rows))
 	}
-	out := array.NewRecordBatch(s.storage, cols, int64(rows))
-	releaseAll(cols)
-	return out, nil
+	return newBatch(s.storage, cols, rows, errs)
+}
+
+// newBatch returns the batch of the columns, or errs joined if there are any. It
+// takes over the references to the columns.
+func newBatch(schema *arrow.Schema, cols []arrow.Array, rows int, errs []error) (arrow.RecordBatch, error) {
+	defer releaseAll(cols)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return array.NewRecordBatch(schema, cols, int64(rows)), nil
 }
 
 // checkSchema checks the number of columns and their names by position.
@@ -152,15 +156,9 @@ func (s *Shaper) Tombstones(keys arrow.RecordBatch) (arrow.RecordBatch, error) {
 		}
 		cols = append(cols, col)
 	}
-	if len(errs) > 0 {
-		releaseAll(cols)
-		return nil, errors.Join(errs...)
-	}
 	ones := bytes.Repeat([]byte{0xff}, int(bitutil.BytesForBits(int64(rows))))
 	cols = append(cols, array.NewBoolean(rows, memory.NewBufferBytes(ones), nil, 0))
-	out := array.NewRecordBatch(s.storage, cols, int64(rows))
-	releaseAll(cols)
-	return out, nil
+	return newBatch(s.storage, cols, rows, errs)
 }
 
 func (s *Shaper) checkKeys(keys arrow.RecordBatch) error {

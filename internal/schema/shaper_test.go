@@ -357,44 +357,6 @@ func TestNewShaperRefuses(t *testing.T) {
 	}
 }
 
-func TestNarrow(t *testing.T) {
-	mem := checked(t)
-	fields := []arrow.Field{req("id", i64), req("v", arrow.LargeListOfField(opt("element", i64)))}
-	s := mustShaper(t, []string{"id"}, fields...)
-	rec := fromJSON(t, mem, fields, `[{"id":1,"v":[1,2]}]`)
-	defer rec.Release()
-	stored, err := s.Shape(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stored.Release()
-	user := schemaOf(fields...)
-	n, err := NewNarrower(s.Schema(), user)
-	if err != nil {
-		t.Fatal(err)
-	}
-	back := n.Narrow(stored)
-	defer back.Release()
-	if back.Schema() != user || n.Schema() != user || toJSON(t, back) != toJSON(t, rec) {
-		t.Errorf("%v", back)
-	}
-	one, err := NewNarrower(s.Schema(), schemaOf(req("v", arrow.LargeListOfField(opt("item", i64)))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	part := one.Narrow(stored)
-	defer part.Release()
-	if toJSON(t, part) != `[{"v":[1,2]}]` {
-		t.Errorf("%v", part)
-	}
-	for name, f := range map[string]arrow.Field{"name": opt("z", i64), "type": opt("id", f64), "tombstone": opt(Tombstone, arrow.FixedWidthTypes.Boolean)} {
-		_, err := NewNarrower(s.Schema(), schemaOf(f))
-		if err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 func TestShapeIsCheap(t *testing.T) {
 	rec := small(memory.DefaultAllocator)
 	s := mustShaper(t, []string{"id"}, rec.Schema().Fields()...)

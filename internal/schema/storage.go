@@ -107,7 +107,7 @@ func (d *deriver) checkNames() {
 			d.errs = append(d.errs, columnError(name, "", "occurs twice in the primary key", "name it once"))
 		}
 		if !d.user.HasField(name) {
-			d.errs = append(d.errs, columnError(name, "", "of the primary key is not in the schema", "a column of the schema"))
+			d.errs = append(d.errs, columnError(name, "", "of the primary key is not in the schema", "name a column of the schema"))
 		}
 	}
 }

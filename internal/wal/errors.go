@@ -15,8 +15,9 @@ var ErrCorrupt = errors.New("wal: corrupt entry")
 var ErrUnsupported = errors.New("wal: entry has a newer format than this program knows")
 
 // ErrForeignWriter is returned by [Chain.Judge] when another program has taken
-// over a log that memwal had written to.
-var ErrForeignWriter = errors.New("wal: another program has taken over this log")
+// over a log that memwal had written to. Its text names no package: the manifest
+// returns it as well.
+var ErrForeignWriter = errors.New("another program has written to this shard")
 
 // CorruptError says what is wrong with an entry. Decoders do not know the
 // position; callers add it with [AtPosition].

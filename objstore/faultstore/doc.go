@@ -14,26 +14,26 @@
 //	          → OnApplied → ParkReply → After (fail) → Truncate → reply
 //
 // A rule with Detach makes its request outlive its caller: when the caller's
-// context ends while the request is on its way, the caller gets ErrAmbiguous and the
-// request goes on, to be applied late, like that of a process that died after it
-// had sent it.
+// context ends while the request is on its way, the caller gets ErrAmbiguous
+// and the request goes on, to be applied late, like that of a process that died
+// after it had sent it.
 //
 // # Scheduling
 //
 // Parked requests wait until somebody applies them by [Store.Release] or
 // [Store.ReleaseOne], which picks one by the seed. Together with
-// testing/synctest this explores orders: wait until everything is blocked, release
-// one, repeat.
+// testing/synctest this explores orders: wait until everything is blocked,
+// release one, repeat.
 //
 // # Determinism
 //
-// What is random about a request (chance, latency) is a function of the seed, its kind, its key and how
-// many of that kind and key came before. It does not depend on how
-// requests of different keys interleave. The choice of ReleaseOne
+// What is random about a request (chance, latency) is a function of the seed,
+// its kind, its key and how many of that kind and key came before. It does not
+// depend on how requests of different keys interleave. The choice of ReleaseOne
 // depends on the order of the calls alone.
 //
 // # Concurrency
 //
-// All methods may be called from several goroutines at once. Hooks run on the goroutine of
-// the request, without a lock; they may use the store.
+// All methods may be called from several goroutines at once. Hooks run on the
+// goroutine of the request, without a lock; they may use the store.
 package faultstore
