@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -74,6 +75,8 @@ func (b *binder) name(s *Spec, name string, i int) {
 	case name == "":
 		b.index = "#" + strconv.Itoa(i+1)
 		b.fail("", nil, "no name", "a name, unique among the indexes")
+	case !utf8.ValidString(name):
+		b.fail("", nil, "a name that is not UTF-8", "a name in UTF-8")
 	case strings.HasPrefix(name, "_"):
 		b.fail("", nil, "a reserved name", "a name that does not begin with an underscore")
 	case taken:

@@ -492,7 +492,7 @@ func (s *sim) read(p *process) {
 // readLog reads the log past all faults, and checks what must be true of it at
 // any time.
 func (s *sim) readLog() {
-	w := replay.NewWalker(context.Background(), replay.Config{Store: s.disk, Dir: layoutOf(testShard).wal, From: wal.Start()})
+	w := replay.NewWalker(replay.Config{Store: s.disk, Dir: layoutOf(testShard).wal, From: wal.Start()})
 	defer w.Close()
 	var log []simRow
 	dead := 0

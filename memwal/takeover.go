@@ -200,7 +200,7 @@ func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, visit func(*r
 	if err != nil {
 		return wal.Tuple{}, err
 	}
-	w := replay.NewWalker(ctx, replay.Config{
+	w := replay.NewWalker(replay.Config{
 		Store: t.store, Dir: t.dirs.wal, From: m.RowsFloor(), Epoch: m.Epoch,
 		Listed: listed, Budget: t.budget, Allocator: t.mem,
 	})

@@ -281,7 +281,7 @@ func (r *retried) listOnce(ctx context.Context, prefix string, yield func(Object
 		if err != nil {
 			if context.Cause(ctx) == context.DeadlineExceeded {
 				// The listing itself knows of a cancellation only.
-				return fmt.Errorf("no answer within %v: %w", r.o.RequestTimeout, stripCancel{err})
+				return fmt.Errorf("no answer within %v: %w: %w", r.o.RequestTimeout, context.DeadlineExceeded, stripCancel{err})
 			}
 			return err
 		}

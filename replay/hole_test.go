@@ -83,7 +83,7 @@ func TestR14_CheckHole(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBuilder(t)
 			c.log(b)
-			w := NewWalker(t.Context(), b.config())
+			w := NewWalker(b.config())
 			defer w.Close()
 			if _, err := walk(t, w); err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestR14_Witnesses(t *testing.T) {
 		return b, b.config()
 	}
 	check := func(cfg Config) error {
-		w := NewWalker(t.Context(), cfg)
+		w := NewWalker(cfg)
 		defer w.Close()
 		if _, err := walk(t, w); err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func TestR14_Witnesses(t *testing.T) {
 	close(g.open)
 	broken := fmt.Errorf("injected")
 	cfg.Store, cfg.Listed = g, nil
-	w := NewWalker(t.Context(), cfg)
+	w := NewWalker(cfg)
 	defer w.Close()
 	if _, err := walk(t, w); err != nil {
 		t.Fatal(err)

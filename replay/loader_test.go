@@ -33,7 +33,7 @@ func loaderOf(sc *arrow.Schema, limits memtable.Limits) LoaderConfig {
 // load runs the whole log through a loader.
 func load(t testing.TB, cfg Config, l *Loader) error {
 	t.Helper()
-	w := NewWalker(t.Context(), cfg)
+	w := NewWalker(cfg)
 	defer w.Close()
 	for {
 		s, err := w.Next(t.Context())

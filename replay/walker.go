@@ -97,9 +97,9 @@ type fetch struct {
 	err  error
 }
 
-// NewWalker starts above cfg.From. Fetching ahead goes on until ctx ends or the
-// walker is closed.
-func NewWalker(ctx context.Context, cfg Config) *Walker {
+// NewWalker starts above cfg.From. Fetching ahead goes on until the walker
+// is closed.
+func NewWalker(cfg Config) *Walker {
 	if cfg.Budget <= 0 {
 		cfg.Budget = 64 << 20
 	}
@@ -113,7 +113,7 @@ func NewWalker(ctx context.Context, cfg Config) *Walker {
 		cfg: cfg, next: cfg.From.Position + 1, chain: wal.NewChain(cfg.From),
 		ahead: cfg.Listed.above(cfg.From.Position),
 	}
-	w.ctx, w.stop = context.WithCancel(ctx)
+	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
 

@@ -69,7 +69,7 @@ func (g *gated) state() (started int, bytes int64, flying int) {
 
 func TestWalkerTellsLiveFromDead(t *testing.T) {
 	b := newBuilder(t).data(2).data(1).dead(1, 3).data(1).fence(2).dead(1, 1).dead(2, 1).data(2).fence(5).data(1)
-	w := NewWalker(t.Context(), b.config())
+	w := NewWalker(b.config())
 	defer w.Close()
 	met, err := walk(t, w)
 	if want := "FLL-LF--LFL"; err != nil || met != want {
@@ -82,7 +82,7 @@ func TestWalkerTellsLiveFromDead(t *testing.T) {
 	}
 	// It goes on from any floor as if it had come from the start.
 	for i := range met {
-		all := NewWalker(t.Context(), b.config())
+		all := NewWalker(b.config())
 		for range i + 1 {
 			s, err := all.Next(t.Context())
 			if err != nil {
@@ -93,7 +93,7 @@ func TestWalkerTellsLiveFromDead(t *testing.T) {
 		cfg := b.config()
 		cfg.From = all.Tuple()
 		all.Close()
-		rest := NewWalker(t.Context(), cfg)
+		rest := NewWalker(cfg)
 		if got, err := walk(t, rest); err != nil || got != met[i+1:] {
 			t.Errorf("from position %d: met %s, %v; want %s", i+1, got, err, met[i+1:])
 		}
@@ -114,7 +114,7 @@ func TestWalkerVisitsWhatWasNotListed(t *testing.T) {
 	} {
 		cfg := b.config()
 		cfg.Listed = listed
-		w := NewWalker(t.Context(), cfg)
+		w := NewWalker(cfg)
 		if met, err := walk(t, w); err != nil || met != "FLLLLLLLLLLLL" {
 			t.Errorf("%s listed: met %s, %v", name, met, err)
 		}
@@ -146,7 +146,7 @@ func TestR10_WalkerFetchesAheadWithinItsBounds(t *testing.T) {
 				cfg := b.config()
 				cfg.Store, cfg.Budget, cfg.Fetches = g, int64(c.entries*float64(size)), c.fetches
 				cfg.From = wal.Tuple{Position: 1, Epoch: 1, PutID: fenceID(t, b), Generation: 1}
-				w := NewWalker(t.Context(), cfg)
+				w := NewWalker(cfg)
 				defer w.Close()
 				if n, _, _ := g.state(); n != 0 {
 					t.Errorf("%d requests before the first step", n)
@@ -202,7 +202,7 @@ func fenceID(t testing.TB, b *builder) wal.PutID {
 func TestWalkerStaysAtTheFirstEmptyPosition(t *testing.T) {
 	b := newBuilder(t).data(1)
 	cfg := b.config()
-	w := NewWalker(t.Context(), cfg)
+	w := NewWalker(cfg)
 	defer w.Close()
 	if met, err := walk(t, w); err != nil || met != "FL" || w.Position() != 3 {
 		t.Fatalf("met %s, %v, at %d", met, err, w.Position())
@@ -223,7 +223,7 @@ func TestWalkerStopsAtAnObjectThatVanished(t *testing.T) {
 	if err := b.store.Delete(t.Context(), testDir+wal.Name(3)); err != nil {
 		t.Fatal(err)
 	}
-	w := NewWalker(t.Context(), cfg)
+	w := NewWalker(cfg)
 	defer w.Close()
 	if met, err := walk(t, w); err != nil || met != "FL" || w.Position() != 3 {
 		t.Errorf("met %s, %v, at %d; want FL, at 3", met, err, w.Position())
@@ -244,7 +244,7 @@ func TestF04_WalkerReportsAFailedRead(t *testing.T) {
 		if !listed {
 			cfg.Listed = nil
 		}
-		w := NewWalker(t.Context(), cfg)
+		w := NewWalker(cfg)
 		if met, err := walk(t, w); !errors.Is(err, broken) || met != "FL" || w.Position() != 3 {
 			t.Errorf("listed %v: met %s, %v, at %d", listed, met, err, w.Position())
 		}
@@ -264,7 +264,7 @@ func TestR06_WalkerEndsAtAHigherEpoch(t *testing.T) {
 		b := newBuilder(t).data(1).fence(3).data(1).dead(4, 1)
 		cfg := b.config()
 		cfg.Epoch = c.own
-		w := NewWalker(t.Context(), cfg)
+		w := NewWalker(cfg)
 		met, err := walk(t, w)
 		w.Close()
 		if met != c.met || (err == nil) != c.fine || !c.fine && !errors.Is(err, manifest.ErrFenced) {
@@ -284,7 +284,7 @@ func TestR09_WalkerNamesTheDamagedPosition(t *testing.T) {
 			if err := b.store.Put(t.Context(), testDir+wal.Name(3), objstore.Body{bad}); err != nil {
 				t.Fatal(err)
 			}
-			w := NewWalker(t.Context(), b.config())
+			w := NewWalker(b.config())
 			met, err := walk(t, w)
 			corrupt, ok := errors.AsType[*wal.CorruptError](err)
 			if met != "FL" || !ok || corrupt.Position != 3 {
@@ -318,7 +318,7 @@ func TestF14_DeadObjectsAtTheFloorStayDead(t *testing.T) {
 	}
 	cfg := b.config()
 	cfg.From = floor
-	w := NewWalker(t.Context(), cfg)
+	w := NewWalker(cfg)
 	defer w.Close()
 	if met, err := walk(t, w); err != nil || met != "--L" {
 		t.Errorf("met %s, %v; want --L", met, err)
@@ -344,7 +344,7 @@ func TestWalkerCloseJoinsItsFetches(t *testing.T) {
 				g := newGated(b)
 				cfg := b.config()
 				cfg.Store, cfg.Allocator = g, mem
-				w := NewWalker(t.Context(), cfg)
+				w := NewWalker(cfg)
 				if steps == 0 {
 					ctx, cancel := context.WithCancel(t.Context())
 					cancel()

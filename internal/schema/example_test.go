@@ -90,6 +90,6 @@ func ExampleShaper_Shape() {
 	_, err = shaper.Shape(rec)
 	fmt.Println(err)
 	// Output:
-	// schema: column "id" (int64) in row 1 is null: the column belongs to the primary key; fill it in
-	// schema: column "name" (utf8) in row 1 is null: the column is required; fill it in, or make it nullable
+	// column "id" (int64) in row 1 is null: the column belongs to the primary key; fill it in
+	// column "name" (utf8) in row 1 is null: the column is required; fill it in, or make it nullable
 }
