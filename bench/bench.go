@@ -23,6 +23,7 @@ const prepareBytes = 256 << 20
 type bench struct {
 	c              *config
 	stdout, stderr io.Writer
+	json           io.WriteCloser // nil without -json
 
 	in     *input
 	feed   feed
@@ -36,8 +37,16 @@ func newBench(c *config, stdout, stderr io.Writer) *bench {
 }
 
 // run measures, verifies and reports. What was measured before a failure is
-// reported too.
-func (b *bench) run(ctx context.Context) (err error) {
+// reported too, and in JSON the failure itself.
+func (b *bench) run(ctx context.Context) error {
+	err := b.measured(ctx)
+	if b.json != nil {
+		err = errors.Join(err, b.report.writeJSON(b.json, err))
+	}
+	return err
+}
+
+func (b *bench) measured(ctx context.Context) (err error) {
 	prof, err := b.setup(ctx)
 	if err != nil {
 		return err
@@ -64,9 +73,6 @@ func (b *bench) run(ctx context.Context) (err error) {
 		err = b.reopen(ctx, o)
 		interrupted = err != nil && ctx.Err() != nil
 	}
-	if b.c.JSON != "" {
-		err = errors.Join(err, b.report.writeJSON(b.c.JSON))
-	}
 	if interrupted && (err == nil || errors.Is(err, context.Canceled)) {
 		return errInterrupted
 	}
@@ -81,6 +87,14 @@ func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 	if prof, err = openProfiles(b.c); err != nil {
 		return nil, err
 	}
+	stdout := b.stdout
+	if b.c.JSON == "-" {
+		b.stdout = b.stderr // nothing but JSON goes to standard output
+	}
+	if b.json, err = createJSON(b.c.JSON, stdout); err != nil {
+		return nil, err
+	}
+	b.report.Options = b.c.opts
 	if b.feed, err = prepare(b.in, b.c.Duration > 0, prepareBytes); err != nil {
 		return nil, err
 	}
@@ -88,7 +102,6 @@ func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 		b.feed.close()
 		return nil, err
 	}
-	b.report.Options = b.c.opts
 	return prof, nil
 }
 
@@ -105,7 +118,8 @@ func (b *bench) options() (*memwal.Options, error) {
 	c := b.c
 	o := &memwal.Options{
 		FlushInterval: c.Interval, FlushBytes: int64(c.FlushBytes), MaxEntryBytes: int64(c.MaxEntryBytes),
-		MaxInFlight: c.InFlight, MaxResidentBytes: int64(c.MaxResident), WALOnly: !c.Memtable,
+		MaxInFlight: c.InFlight, MaxMemtableBytes: int64(c.MaxMemtable), MaxResidentBytes: int64(c.MaxResident),
+		WALOnly: !c.Memtable,
 	}
 	if c.Interval == 0 {
 		o.FlushInterval = -1 // zero is the default there

@@ -126,6 +126,7 @@ func TestBenchDuration(t *testing.T) {
 
 func TestBenchExitCodes(t *testing.T) {
 	key := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil), `{"id":1}`, `{"id":null}`))
+	reserved := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "_rowid", Type: arrow.PrimitiveTypes.Int64}}, nil), `{"_rowid":1}`))
 	for _, tc := range []struct {
 		name, args, want string
 		code             int
@@ -135,11 +136,15 @@ func TestBenchExitCodes(t *testing.T) {
 		{"input", "-input /nonexistent/file", "no such file", 2},
 		{"store", "-store nonsense://x", "nonsense", 2},
 		{"profile", "-store mem:// -rows 10 -cpuprofile /nonexistent/file", "-cpuprofile", 2},
-		{"option", "-store mem:// -rows 10 -inflight 1000", "MaxInFlight", 2},
+		{"option", "-store mem:// -rows 10 -flush-bytes 1GiB", "FlushBytes", 2},
+		{"key type", "-store mem:// -rows 10 -dim 2 -key vector", "vector", 2},
+		{"reserved name", "-store mem:// -input " + reserved, "reserved", 2},
+		{"no such key", "-store mem:// -rows 10 -key nope", `"nope"`, 2},
+		{"memtable", "-store mem:// -rows 10 -max-memtable-bytes 8GiB", "MaxMemtableBytes", 2},
 		{"new keys", "-store mem:// -rows 10 -key text -duration 1s", "int64", 2},
 		{"memory", "-store mem:// -rows 10 -max-resident-bytes 1MiB", "MaxResidentBytes", 2},
 		{"null key", "-store mem:// -input " + key, "null", 1},
-		{"json", "-store mem:// -rows 10 -json /nonexistent/file", "-json", 1},
+		{"json", "-store mem:// -rows 10 -json /nonexistent/file", "-json", 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -202,6 +207,30 @@ func TestBenchDetectsDifferences(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// A run that fails, before or after its first row, leaves the reason in the JSON.
+func TestBenchJSONError(t *testing.T) {
+	key := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil), `{"id":1}`, `{"id":null}`))
+	for args, want := range map[string]string{"-input " + key: "null", "-rows 10 -flush-bytes 1GiB": "FlushBytes"} {
+		code, _, _, f := runBench(t, append(strings.Fields(args), "-store", "mem://")...)
+		if code == 0 || !strings.Contains(f.Error, want) || len(f.Options) == 0 {
+			t.Errorf("%s: exit code %d, error %q, %d options", args, code, f.Error, len(f.Options))
+		}
+	}
+}
+
+// With -json - standard output holds JSON and nothing else.
+func TestBenchJSONStdout(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	code := command(t.Context(), strings.Fields("-store mem:// -rows 10 -json -"), &stdout, &stderr)
+	var f figures
+	if err := json.Unmarshal(stdout.Bytes(), &f); err != nil || code != 0 || f.Rows != 10 || f.Error != "" {
+		t.Errorf("exit code %d, %v: %+v\n%s", code, err, f, stdout.String())
+	}
+	if !strings.Contains(stderr.String(), "ack latency") {
+		t.Errorf("no report on standard error:\n%s", stderr.String())
 	}
 }
 

@@ -35,6 +35,12 @@
 // included, since they are billed too; list price is that of S3 Standard in
 // us-east-1, 0.005 dollars per 1,000 PUTs, and a month has 30 days.
 //
+// # JSON
+//
+// -json writes the same figures as one object, with the value of every flag
+// under "options". A run that failed or was interrupted has what was measured so
+// far and the reason under "error"; one that succeeded has no such key.
+//
 // # Exit codes
 //
 // 0: done. 1: failed, or the rows differ. 2: wrong flags or input. 130:

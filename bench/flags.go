@@ -36,6 +36,7 @@ type config struct {
 	Compress      string
 	Index         string
 	Memtable      bool
+	MaxMemtable   byteSize
 	MaxResident   byteSize
 
 	Reopen     bool
@@ -46,6 +47,12 @@ type config struct {
 	set  map[string]bool // flags given on the command line
 	opts map[string]any  // every flag and its value, for the report
 }
+
+// The defaults that other files need.
+const (
+	defaultKey  = "id"
+	defaultRows = 100_000 // with -dim alone
+)
 
 // The kinds of -index.
 const (
@@ -108,17 +115,17 @@ func parseFlags(args []string, out io.Writer) (*config, error) {
 }
 
 func (c *config) define(fs *flag.FlagSet, key, visible *string) {
-	c.FlushBytes, c.MaxEntryBytes, c.MaxResident = 1<<20, 16<<20, 4<<30
+	c.FlushBytes, c.MaxEntryBytes, c.MaxMemtable, c.MaxResident = 1<<20, 16<<20, 64<<20, 4<<30
 
 	fs.StringVar(&c.Store, "store", "", "where the shard goes: mem://, file:///dir, s3://bucket/prefix?endpoint=…&use_path_style=true, or minio, which starts one (default: a fresh temporary folder)")
 	fs.BoolVar(&c.Keep, "keep", false, "keep the temporary folder")
 	fs.DurationVar(&c.Latency, "latency", 0, "make requests as slow as those of an object store: with this median, a 99th percentile of 2.4 times it, and 90 MB/s each")
 
 	fs.StringVar(&c.Input, "input", "", "file to ingest: Parquet, Arrow IPC file or stream (default: an embedded Parquet file of 200,000 flights)")
-	fs.StringVar(key, "key", "id", "key columns, separated by commas; a single one that the input lacks is added as an ordinal")
-	fs.Int64Var(&c.Rows, "rows", 0, "without -input: make up so many rows of id and text; with it: read no more than so many")
+	fs.StringVar(key, "key", defaultKey, "key columns, separated by commas; id alone, where the input has no such column, is added as an ordinal")
+	fs.Int64Var(&c.Rows, "rows", 0, "without -input: make up so many rows of id and text (100,000 if only -dim is given); with it: read no more than so many")
 	fs.Int64Var(&c.Batch, "batch", 8192, "rows per batch")
-	fs.IntVar(&c.Dim, "dim", 0, "made-up rows also have a vector of so many float32")
+	fs.IntVar(&c.Dim, "dim", 0, "made-up rows also have a vector of so many float32; -dim alone makes up 100,000 rows")
 
 	fs.IntVar(&c.Writers, "writers", 8, "concurrent putters")
 	fs.Var(&c.Async, "async", "putters use PutAsync, each with at most `N` batches outstanding; -async alone is -async=64")
@@ -129,16 +136,17 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string) {
 	fs.DurationVar(&c.Interval, "interval", 100*time.Millisecond, "flush interval: least spacing of appends started by time; 0 is none")
 	fs.Var(&c.FlushBytes, "flush-bytes", "pending `bytes` that start an append before the interval has passed")
 	fs.Var(&c.MaxEntryBytes, "max-entry-bytes", "most `bytes` of several batches in one WAL entry")
-	fs.IntVar(&c.InFlight, "inflight", 4, "appends in flight")
+	fs.IntVar(&c.InFlight, "inflight", 4, "appends in flight, from 1 to 64")
 	fs.StringVar(&c.Compress, "compress", "none", "body compression of WAL entries: none, lz4 or zstd")
 	fs.StringVar(&c.Index, "index", indexAll, "none; pk: primary key on the -key columns; ordered: ordered index on the first column that is no key; all: both")
-	fs.BoolVar(&c.Memtable, "memtable", true, "keep rows in memory; -memtable=false writes the log only, with -index none")
+	fs.BoolVar(&c.Memtable, "memtable", true, "keep rows in memory; -memtable=false writes the log only, which implies -index none and -visible durable, and a reopen only of what fits into memory (see -reopen)")
+	fs.Var(&c.MaxMemtable, "max-memtable-bytes", "most `bytes` of rows in one memtable; no more than -max-resident-bytes")
 	fs.Var(&c.MaxResident, "max-resident-bytes", "most `bytes` of rows and indexes in memory")
 
-	fs.BoolVar(&c.Reopen, "reopen", true, "reopen the shard and compare every row with the input (default: when they fit into -max-resident-bytes)")
-	fs.StringVar(&c.JSON, "json", "", "write the figures to this file too")
-	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a CPU profile of the ingest to this file")
-	fs.StringVar(&c.MemProfile, "memprofile", "", "write a heap profile, taken at the end of the ingest, to this file")
+	fs.BoolVar(&c.Reopen, "reopen", true, "reopen the shard and compare every row with the input; with -memtable=false, unless this flag is given, only if the rows fit into half of -max-resident-bytes")
+	fs.StringVar(&c.JSON, "json", "", "write the figures to this `file` too; - is standard output, and then the report goes to standard error")
+	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a CPU profile of the ingest to this `file`")
+	fs.StringVar(&c.MemProfile, "memprofile", "", "write a heap profile, taken at the end of the ingest, to this `file`")
 }
 
 // validate reports every violation, joined.
@@ -163,8 +171,9 @@ func (c *config) validate(visible string) error {
 	check(c.Interval > 0 || c.Indexed, "-interval 0 needs -visible indexed: a small lone put would wait for ever to be durable")
 	check(c.FlushBytes > 0, "-flush-bytes must be positive")
 	check(c.MaxEntryBytes > 0, "-max-entry-bytes must be positive")
+	check(c.MaxMemtable > 0, "-max-memtable-bytes must be positive")
 	check(c.MaxResident > 0, "-max-resident-bytes must be positive")
-	check(c.InFlight > 0, "-inflight is %d, must be positive", c.InFlight)
+	check(c.InFlight > 0 && c.InFlight <= 64, "-inflight is %d, must be from 1 to 64", c.InFlight)
 	switch c.Compress {
 	case "none", "lz4", "zstd":
 	default:

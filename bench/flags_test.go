@@ -24,7 +24,7 @@ func TestFlagsDefault(t *testing.T) {
 	if c.Index != indexAll || !c.Memtable || !c.Reopen || c.Indexed || c.synthetic() || !slices.Equal(c.Key, []string{"id"}) {
 		t.Errorf("defaults are %+v", c)
 	}
-	if c.Interval != 100*time.Millisecond || c.FlushBytes != 1<<20 || c.MaxEntryBytes != 16<<20 || c.InFlight != 4 || c.MaxResident != 4<<30 {
+	if c.Interval != 100*time.Millisecond || c.FlushBytes != 1<<20 || c.MaxEntryBytes != 16<<20 || c.InFlight != 4 || c.MaxMemtable != 64<<20 || c.MaxResident != 4<<30 {
 		t.Errorf("the defaults are not those of memwal.Options: %+v", c)
 	}
 	if c.opts["interval"] != "100ms" || c.opts["flush-bytes"] != int64(1<<20) || c.opts["index"] != "all" {
@@ -72,7 +72,9 @@ func TestFlagsRejected(t *testing.T) {
 		{"-flush-bytes 0", "-flush-bytes"},
 		{"-flush-bytes many", "number of bytes"},
 		{"-max-entry-bytes -1", "number of bytes"},
-		{"-inflight 0", "-inflight is 0"},
+		{"-inflight 0", "-inflight is 0, must be from 1 to 64"},
+		{"-inflight 65", "-inflight is 65, must be from 1 to 64"},
+		{"-max-memtable-bytes 0", "-max-memtable-bytes"},
 		{"-compress gzip", `"gzip"`},
 		{"-index text", `"text"`},
 		{"-index pk -memtable=false", "-index none"},
@@ -97,6 +99,11 @@ func TestFlagsHelp(t *testing.T) {
 	for _, name := range []string{"-store", "-max-resident-bytes bytes", "(default 1MiB)", "-async N"} {
 		if !strings.Contains(out.String(), name) {
 			t.Errorf("help does not mention %q:\n%s", name, out.String())
+		}
+	}
+	for entry := range strings.SplitSeq(out.String(), "\n  -") {
+		if strings.Count(entry, "(default") > 1 {
+			t.Errorf("two defaults: %s", entry)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func openInput(c *config) (*input, error) {
 	case c.synthetic():
 		rows := c.Rows
 		if rows == 0 {
-			rows = 100_000
+			rows = defaultRows
 		}
 		in.source = newSynthetic(rows, c.Batch, c.Dim)
 		in.name = "made-up rows of id and text"
@@ -108,7 +108,8 @@ func openFile(path string, batch int64) (source, error) {
 
 // resolveKey finds the key columns. The default of -key applies to tables that
 // need a key or happen to have that column: a table without indexes gets no
-// column that nobody asked for.
+// column that nobody asked for. Any other name that the input lacks is taken for
+// a slip.
 func (in *input) resolveKey(c *config) error {
 	var missing []string
 	for _, k := range c.Key {
@@ -128,9 +129,9 @@ func (in *input) resolveKey(c *config) error {
 	case len(missing) == 0:
 		// A key that the user chose may have duplicates, but an ordinal among
 		// its columns is enough to know that it has none.
-		in.unique = in.unique && slices.Contains(c.Key, "id")
+		in.unique = in.unique && slices.Contains(c.Key, defaultKey)
 		return nil
-	case len(c.Key) > 1:
+	case len(c.Key) > 1 || c.Key[0] != defaultKey:
 		return fmt.Errorf("-key: the input has no column %s; it has %s", quoted(missing), quoted(fieldNames(in.Schema())))
 	}
 	in.source = &ordinal{source: in.source, schema: withOrdinal(in.Schema(), missing[0])}

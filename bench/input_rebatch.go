@@ -35,13 +35,14 @@ func (s *rebatched) Batches() iter.Seq2[arrow.RecordBatch, error] {
 				yield(nil, err)
 				return
 			}
-			if s.limit > 0 && rec.NumRows() > left {
+			sliced := s.limit > 0 && rec.NumRows() > left
+			if sliced {
 				part := rec.NewSlice(0, left)
 				rec.Release()
 				rec = part
 			}
 			left -= rec.NumRows()
-			more := b.add(rec)
+			more := b.add(rec, sliced)
 			rec.Release()
 			if !more {
 				return
@@ -65,11 +66,12 @@ type rebatcher struct {
 	whole  bool                // pieces is one batch of the source, unsliced
 }
 
-// add borrows rec. It returns false when the receiver wants no more.
-func (b *rebatcher) add(rec arrow.RecordBatch) bool {
+// add borrows rec. A sliced one, whose buffers hold more than its rows, is never
+// passed on as it is. It returns false when the receiver wants no more.
+func (b *rebatcher) add(rec arrow.RecordBatch, sliced bool) bool {
 	for from := int64(0); from < rec.NumRows(); {
 		n := min(b.batch-b.rows, rec.NumRows()-from)
-		b.whole = len(b.pieces) == 0 && n == rec.NumRows()
+		b.whole = !sliced && len(b.pieces) == 0 && n == rec.NumRows()
 		b.pieces = append(b.pieces, rec.NewSlice(from, from+n))
 		b.rows += n
 		from += n

@@ -81,6 +81,23 @@ func TestInputBatchesStandAlone(t *testing.T) {
 	}
 }
 
+// Nor do the rows that -rows leaves of a batch count for the whole of it.
+func TestInputLimitStandsAlone(t *testing.T) {
+	path := writeArrowFile(t, mixedBatch(t, 0, 5000))
+	in, err := openInput(mustParse(t, "-input", path, "-key", "n", "-rows", "50"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := prepare(in, false, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if _, n := f.ahead(); f.rows() != 50 || n == 0 || n > 50*400 {
+		t.Errorf("%d rows are %d bytes", f.rows(), n)
+	}
+}
+
 func TestInputOrdinalAdded(t *testing.T) {
 	path := writeParquet(t, mixedBatch(t, 100, 25))
 	in, err := openInput(mustParse(t, "-input", path, "-batch", "10"))
@@ -140,6 +157,7 @@ func TestInputRejected(t *testing.T) {
 		{"empty", "neither Parquet nor", []string{"-input", file("empty", "")}},
 		{"cut parquet", "as Parquet", []string{"-input", file("cut", "PAR1 and no more")}},
 		{"cut arrow", "as an Arrow IPC file", []string{"-input", file("cut2", string(whole[:len(whole)/2]))}},
+		{"missing key", `no column "q"; it has "n", `, []string{"-input", good, "-key", "q"}},
 		{"missing keys", `no column "q"`, []string{"-input", good, "-key", "n,q"}},
 	} {
 		_, err := openInput(mustParse(t, tc.args...))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -34,6 +35,7 @@ type figures struct {
 	CPUS         float64        `json:"cpu_s"`
 	PeakRSSMB    float64        `json:"peak_rss_mb"`
 	Options      map[string]any `json:"options"`
+	Error        string         `json:"error,omitempty"` // why the run failed
 }
 
 type ackMillis struct {
@@ -86,17 +88,42 @@ func (r *report) printReopen(w io.Writer) {
 	fmt.Fprintf(w, "%-13s%s rows, every value equal to the input\n", "verified", group(r.VerifiedRows))
 }
 
-// writeJSON writes the figures to path.
-func (r *report) writeJSON(path string) error {
-	data, err := json.MarshalIndent(r.figures, "", "  ")
-	if err != nil {
-		return err
+// writeJSON writes the figures, and failure if the run failed, to out, which it
+// closes.
+func (r *report) writeJSON(out io.WriteCloser, failure error) error {
+	f := r.figures
+	if failure != nil {
+		f.Error = failure.Error()
 	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+	data, err := json.MarshalIndent(f, "", "  ")
+	if err == nil {
+		_, err = out.Write(append(data, '\n'))
+	}
+	if err := errors.Join(err, out.Close()); err != nil {
 		return fmt.Errorf("write -json: %w", err)
 	}
 	return nil
 }
+
+// createJSON opens what -json names before the run, so that a wrong path does
+// not cost one. Nil if there is none; stdout itself is never closed.
+func createJSON(path string, stdout io.Writer) (io.WriteCloser, error) {
+	switch path {
+	case "":
+		return nil, nil
+	case "-":
+		return unclosed{stdout}, nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, usagef("-json: %w", err)
+	}
+	return f, nil
+}
+
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }
 
 func perSecond(n, seconds float64) float64 {
 	if seconds <= 0 {

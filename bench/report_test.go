@@ -19,7 +19,11 @@ func TestReportJSON(t *testing.T) {
 	}}
 	r.derive()
 	path := filepath.Join(t.TempDir(), "out.json")
-	if err := r.writeJSON(path); err != nil {
+	out, err := createJSON(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.writeJSON(out, nil); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)

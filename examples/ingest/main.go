@@ -6,7 +6,9 @@
 //	curl -s http://127.0.0.1:8080/events/1
 //
 // A POST is answered once its rows are durable. SIGINT or SIGTERM stops it
-// gracefully: requests under way are finished, then the writer is closed.
+// gracefully: requests under way are finished, then the writer is closed. When
+// the writer fails, because another process has taken the shard over or the store
+// is lost, the program ends with exit code 1, for a supervisor to decide.
 package main
 
 import (
@@ -19,6 +21,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,6 +35,10 @@ func main() {
 	addr := flag.String("listen", "127.0.0.1:8080", "address to listen on")
 	shard := flag.String("shard", "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "UUID of the shard")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "ingest: unexpected argument %q: every argument is a flag\n", flag.Arg(0))
+		os.Exit(2)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -53,6 +60,16 @@ func run(ctx context.Context, url, shard, addr string, logger *slog.Logger) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	if strings.HasPrefix(url, "mem:") {
+		logger.Warn("a mem:// store ends with this process, and every row with it", "store", url)
+	}
+	// Before the shard is opened, which ends its present writer: a start that
+	// cannot serve must leave that one alone.
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
 	w, err := memwal.Open(ctx, store, id, eventSchema, &memwal.Options{PrimaryKey: []string{"id"}, Logger: logger})
 	if err != nil {
 		return err
@@ -62,24 +79,31 @@ func run(ctx context.Context, url, shard, addr string, logger *slog.Logger) (err
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		err = errors.Join(err, w.Close(closing))
+		cerr := w.Close(closing)
+		if !errors.Is(err, memwal.ErrPoisoned) { // else it says the same again
+			err = errors.Join(err, cerr)
+		}
 	}()
 
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return err
-	}
+	return serve(ctx, l, w, logger)
+}
+
+// serve answers requests until ctx ends or w fails.
+func serve(ctx context.Context, l net.Listener, w *memwal.Writer, logger *slog.Logger) error {
 	server := &http.Server{Handler: newService(w), ReadHeaderTimeout: 10 * time.Second}
 	logger.Info("listening", "address", l.Addr().String(), "rows", w.Stats().Visible)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
+	var failure error
 	select {
 	case err := <-served:
 		return err
+	case <-w.Done():
+		failure = w.Err()
 	case <-ctx.Done():
 	}
 	logger.Info("stopping")
 	grace, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return server.Shutdown(grace)
+	return errors.Join(failure, server.Shutdown(grace))
 }

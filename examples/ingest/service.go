@@ -3,13 +3,16 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -44,30 +47,42 @@ func newService(w *memwal.Writer) http.Handler {
 
 // post takes NDJSON. It answers once every row is durable. The batches are put
 // without waiting for each other, so a request pays for one append, not several.
-// A line that makes no sense ends the request; rows of the batches before it may
-// have been stored, and sending the whole again is harmless: they are upserts.
+// A line that makes no sense ends the request; rows of the batches before it are
+// stored, and sending the whole again is harmless: they are upserts.
 func (s *service) post(rw http.ResponseWriter, req *http.Request) {
+	if req.ContentLength > maxBody {
+		fail(rw, &http.MaxBytesError{Limit: maxBody}) // before anything is stored
+		return
+	}
+	stored, err := s.ingest(req.Context(), http.MaxBytesReader(rw, req.Body, maxBody))
+	if err != nil {
+		fail(rw, fmt.Errorf("%w (%d rows were stored before)", err, stored))
+		return
+	}
+	fmt.Fprintf(rw, "{\"rows\":%d}\n", stored)
+}
+
+// ingest puts the documents of r, and returns how many rows are durable, after
+// an error too.
+func (s *service) ingest(ctx context.Context, r io.Reader) (stored int64, err error) {
 	var tickets []*memwal.Ticket
-	var rows int64
-	for rec, err := range batches(http.MaxBytesReader(rw, req.Body, maxBody)) {
-		if err != nil {
-			http.Error(rw, err.Error(), http.StatusBadRequest)
-			return
+	for rec, e := range batches(r) {
+		if err = e; err != nil {
+			break
 		}
-		t, err := s.w.PutAsync(req.Context(), rec)
-		if err != nil {
-			fail(rw, err)
-			return
+		var t *memwal.Ticket
+		if t, err = s.w.PutAsync(ctx, rec); err != nil {
+			break
 		}
-		tickets, rows = append(tickets, t), rows+t.Rows()
+		tickets = append(tickets, t)
 	}
 	for _, t := range tickets {
-		if err := t.Wait(req.Context()); err != nil {
-			fail(rw, err)
-			return
+		if e := t.Wait(ctx); e != nil {
+			return stored, e // weightier than a bad line
 		}
+		stored += t.Rows()
 	}
-	fmt.Fprintf(rw, "{\"rows\":%d}\n", rows)
+	return stored, err
 }
 
 // batches reads JSON documents, one a line, into batches, which it lends.
@@ -82,13 +97,15 @@ func batches(r io.Reader) iter.Seq2[arrow.RecordBatch, error] {
 		}
 		lines := bufio.NewScanner(r)
 		lines.Buffer(nil, maxBody)
-		for n := 1; lines.Scan(); n++ {
+		// After a failed read the scanner still hands out what is left of its
+		// buffer, and the last line of that is cut: hence the second condition.
+		for n := 1; lines.Scan() && lines.Err() == nil; n++ {
 			line := bytes.TrimSpace(lines.Bytes())
 			if len(line) == 0 {
 				continue
 			}
-			if err := b.UnmarshalJSON(line); err != nil {
-				yield(nil, fmt.Errorf("line %d: %w", n, err))
+			if err := appendLine(b, line); err != nil {
+				yield(nil, &lineError{n, err})
 				return
 			}
 			if b.Field(0).Len() == batchRows && !give() {
@@ -96,12 +113,54 @@ func batches(r io.Reader) iter.Seq2[arrow.RecordBatch, error] {
 			}
 		}
 		if err := lines.Err(); err != nil {
-			yield(nil, err)
+			yield(nil, &readError{err})
 			return
 		}
 		give()
 	}
 }
+
+// appendLine adds the one document of line to b. The builder would skip fields
+// that it does not know, and whatever follows the document.
+func appendLine(b *array.RecordBuilder, line []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	var doc map[string]json.RawMessage
+	if err := dec.Decode(&doc); err != nil {
+		return err
+	}
+	if doc == nil {
+		return errors.New("null is no JSON object")
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return fmt.Errorf("the JSON object ends at byte %d, and more follows: one document a line", dec.InputOffset())
+	}
+	var unknown []string
+	for name := range doc {
+		if !eventSchema.HasField(name) {
+			unknown = append(unknown, strconv.Quote(name))
+		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return fmt.Errorf("unknown field %s", strings.Join(unknown, ", "))
+	}
+	return b.UnmarshalJSON(line)
+}
+
+// lineError is a line that makes no sense.
+type lineError struct {
+	line int
+	err  error
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d: %v", e.line, e.err) }
+func (e *lineError) Unwrap() error { return e.err }
+
+// readError is a body that could not be read to its end.
+type readError struct{ err error }
+
+func (e *readError) Error() string { return fmt.Sprintf("read the body: %v", e.err) }
+func (e *readError) Unwrap() error { return e.err }
 
 // get returns one row by its key.
 func (s *service) get(rw http.ResponseWriter, req *http.Request) {
@@ -146,8 +205,13 @@ func (s *service) stats(rw http.ResponseWriter, _ *http.Request) {
 // fail translates errors: what the caller did, what passes, what needs a restart.
 func fail(rw http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	_, cut := errors.AsType[*readError](err)
+	_, bad := errors.AsType[*lineError](err)
 	switch {
-	case errors.Is(err, memwal.ErrInvalid):
+	case large, errors.Is(err, bufio.ErrTooLong):
+		code = http.StatusRequestEntityTooLarge
+	case cut, bad, errors.Is(err, memwal.ErrInvalid):
 		code = http.StatusBadRequest
 	case errors.Is(err, memwal.ErrBackpressure), errors.Is(err, memwal.ErrClosed):
 		rw.Header().Set("Retry-After", "1")
