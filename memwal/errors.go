@@ -3,6 +3,7 @@ package memwal
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/index"
@@ -77,6 +78,22 @@ func (e *PoisonedError) Error() string {
 
 // Unwrap makes both the category and the cause visible to errors.Is.
 func (e *PoisonedError) Unwrap() []error { return []error{ErrPoisoned, e.Cause} }
+
+// BackpressureError is a put that found memory full for too long. Nothing of it
+// was stored. It matches ErrBackpressure.
+type BackpressureError struct {
+	Resident int64         // bytes of rows and indexes in memory
+	Max      int64         // option MaxResidentBytes
+	Waited   time.Duration // option StallTimeout: no memory was freed for so long
+}
+
+func (e *BackpressureError) Error() string {
+	return fmt.Sprintf("memory is full: %d bytes are resident, option MaxResidentBytes is %d, and none were freed in %v; nothing was stored, try again later",
+		e.Resident, e.Max, e.Waited)
+}
+
+// Is makes errors.Is(err, ErrBackpressure) true.
+func (e *BackpressureError) Is(target error) bool { return target == ErrBackpressure }
 
 // BatchError says why a batch was refused. Nothing of it was stored. It matches
 // ErrInvalid.

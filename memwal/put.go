@@ -208,8 +208,7 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 			return fmt.Errorf("wait for memory: %w; nothing was stored", ctx.Err())
 		case <-c.failed:
 		case <-stall.C:
-			return fmt.Errorf("%w: %d bytes are resident, option MaxResidentBytes is %d, and none were freed in %v; nothing was stored",
-				ErrBackpressure, resident, c.opts.MaxResidentBytes, c.opts.StallTimeout)
+			return &BackpressureError{Resident: resident, Max: c.opts.MaxResidentBytes, Waited: c.opts.StallTimeout}
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestS05_SDKDoesNotRetry(t *testing.T) {
 			if n := len(srv.Requests()); n != 2 {
 				t.Errorf("%d requests for two puts", n)
 			}
-			srv.Fault = nil
+			srv.SetFault(nil)
 			if _, err := s.Head(t.Context(), "k"); (err == nil) != c.fault.After {
 				t.Errorf("the object: %v", err)
 			}

@@ -33,7 +33,7 @@ const S3Bucket = "bucket"
 // aws-chunked bodies), GetObject with ranges, HeadObject, DeleteObject,
 // ListObjectsV2. It does not check signatures.
 //
-// Set the fields before the first request, or between requests.
+// Set the fields before the first request. SetFault changes Fault later.
 type S3 struct {
 	// PageSize is the size of a page of a listing; 0 means 1000.
 	PageSize int
@@ -99,6 +99,13 @@ func StartS3(tb testing.TB) *S3 {
 	return s
 }
 
+// SetFault replaces Fault, also while requests are under way.
+func (s *S3) SetFault(ask func(S3Request) S3Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Fault = ask
+}
+
 // Endpoint is the URL of the service.
 func (s *S3) Endpoint() string { return s.server.URL }
 
@@ -144,11 +151,12 @@ func (s *S3) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	req.N = len(s.requests) + 1
 	s.requests = append(s.requests, req)
+	ask := s.Fault
 	s.mu.Unlock()
 
 	var fault S3Fault
-	if s.Fault != nil {
-		fault = s.Fault(req)
+	if ask != nil {
+		fault = ask(req)
 	}
 	select {
 	case <-time.After(fault.Delay):
