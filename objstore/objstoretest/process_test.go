@@ -23,7 +23,18 @@ func TestS03_OneWinnerAmongProcesses(t *testing.T) {
 		race(t, dir)
 		return
 	}
-	dir := t.TempDir() + "/not/yet/there"
+	// A process may be done before the others were given a core: then again.
+	for range 10 {
+		if winners := runRace(t, t.TempDir()+"/not/yet/there"); winners > 1 || t.Failed() {
+			return
+		}
+	}
+	t.Error("there was no race: one process won all, each time")
+}
+
+// runRace lets the processes race once, and returns how many of them won a key.
+func runRace(t *testing.T, dir string) int {
+	t.Helper()
 	winners := make(map[string]string)
 	type child struct {
 		cmd *exec.Cmd
@@ -80,9 +91,7 @@ func TestS03_OneWinnerAmongProcesses(t *testing.T) {
 			t.Errorf("%s: won by %q, has %.20q, %v", raceKey(i), winners[raceKey(i)], data, err)
 		}
 	}
-	if len(processes) < 2 {
-		t.Errorf("there was no race: all was won by %v", processes)
-	}
+	return len(processes)
 }
 
 // race is what each of the processes does.
@@ -95,7 +104,9 @@ func race(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range raceKeys {
+	first := int(name[0]-'0') * raceKeys / raceProcesses // each begins elsewhere
+	for n := range raceKeys {
+		i := (first + n) % raceKeys
 		_, err := s.PutIfAbsent(t.Context(), raceKey(i), body)
 		switch {
 		case err == nil:
