@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/memtable"
@@ -75,6 +76,10 @@ func (c *core) close(ctx context.Context) error {
 	return err
 }
 
+// recordTimeout bounds recordEnd: what is only a help must not hold up a Close
+// whose rows are durable.
+const recordTimeout = 10 * time.Second
+
 // recordEnd tells the manifest how far the log reaches, so that the next open
 // notices if one of its last objects was deleted. Nothing depends on it: the
 // rows are durable, and a failure only makes the check at open weaker.
@@ -83,6 +88,8 @@ func (c *core) recordEnd(ctx context.Context) {
 	if end == 0 {
 		return // nothing was appended
 	}
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
 	_, err := c.log.Update(ctx, c.owner, func(m *manifest.Manifest) error {
 		m.LastSeen = max(m.LastSeen, end)
 		return nil

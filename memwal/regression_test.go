@@ -145,3 +145,26 @@ func TestC03_SealIsCheckedLikeOpen(t *testing.T) {
 		}
 	}
 }
+
+// TestG07_CloseIsNotHeldUpByItsRecord closes on a store that takes rows, but
+// never says whether a manifest version was applied.
+func TestG07_CloseIsNotHeldUpByItsRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTestStore()
+		w, err := Open(t.Context(), store, testShard, testSchema, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, w, seq(t, 1, 1))
+		store.on(objstore.OpPutIfAbsent, "/manifest/", always, func(context.Context, func() error) error {
+			return objstore.ErrAmbiguous
+		})
+		start := time.Now()
+		if err := w.Close(t.Context()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if took := time.Since(start); took > time.Minute {
+			t.Errorf("close took %v", took)
+		}
+	})
+}
