@@ -99,22 +99,22 @@ func (w *Writer) accept(ctx context.Context, op string, rec arrow.RecordBatch, s
 // log take larger counts for damage. Only values without bytes get there.
 const maxValues = 1 << 36
 
-// values counts the values of a batch at every level, up to about maxValues.
-func values(rec arrow.RecordBatch) int64 {
-	var n int64
-	var count func(d arrow.ArrayData)
-	count = func(d arrow.ArrayData) {
-		n += int64(d.Len())
-		for _, c := range d.Children() {
-			if n <= maxValues {
-				count(c)
-			}
-		}
-	}
+// values counts the values of a batch at every level. It stops above maxValues,
+// so that no sum overflows.
+func values(rec arrow.RecordBatch) (n int64) {
 	for _, col := range rec.Columns() {
-		if n <= maxValues {
-			count(col.Data())
-		}
+		n = countValues(n, col.Data())
+	}
+	return n
+}
+
+func countValues(n int64, d arrow.ArrayData) int64 {
+	if n > maxValues {
+		return n
+	}
+	n += int64(d.Len())
+	for _, c := range d.Children() {
+		n = countValues(n, c)
 	}
 	return n
 }
@@ -142,9 +142,7 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 		return nil, err
 	}
 	active := c.activeLocked()
-	var frozen uint64
 	if active.Full(c.limits, add, time.Now()) {
-		frozen = active.EndRow()
 		active = c.rotateLocked()
 	}
 	t := &Ticket{w: w, first: active.EndRow()}
@@ -161,9 +159,6 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 	t.wait = c.cursors.Register(c.level, t.end)
 	c.unlock()
 
-	if frozen > 0 {
-		c.flusher.Demand(frozen)
-	}
 	c.applier.Wake()
 	c.flusher.Wake()
 	return t, nil
@@ -187,10 +182,8 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 			// Rows leave memory once their memtable is frozen and they are durable.
 			// With others on their way out, this one is left to grow: small
 			// memtables make small entries, each of which costs a put.
-			end := t[0].EndRow()
 			c.rotateLocked()
 			c.unlock()
-			c.flusher.Demand(end)
 			continue
 		}
 		freed := c.mu.freed
@@ -213,7 +206,8 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 	}
 }
 
-// rotateLocked freezes the active memtable and starts the next. c.mu is held.
+// rotateLocked freezes the active memtable, which has rows, starts the next, and
+// has the frozen rows appended at once, for which nobody waits. c.mu is held.
 func (c *core) rotateLocked() *memtable.Memtable {
 	old := c.live()
 	active := old[len(old)-1]
@@ -221,6 +215,7 @@ func (c *core) rotateLocked() *memtable.Memtable {
 	next := c.newTable(active.Generation()+1, active.EndRow())
 	defer next.Release() // the view holds it from here on
 	c.installLocked(append(old[:len(old):len(old)], next))
+	c.flusher.Demand(active.EndRow())
 	c.evictDurableLocked()
 	return next
 }
@@ -248,10 +243,8 @@ func (c *core) rotate(due func(*memtable.Memtable) bool) error {
 		c.unlock()
 		return nil
 	}
-	end := active.EndRow()
 	c.rotateLocked()
 	c.unlock()
-	c.flusher.Demand(end)
 	return nil
 }
 

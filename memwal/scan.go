@@ -2,7 +2,6 @@ package memwal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -49,7 +48,7 @@ func (s *Snapshot) keyFailed(views []memtable.View) error {
 		return nil
 	}
 	for _, v := range views {
-		if err := v.Memtable().Index().Failed(index.PrimaryKey); err != nil && !errors.Is(err, ErrNoIndex) {
+		if err := v.Memtable().Index().Failed(index.PrimaryKey); err != nil {
 			return err
 		}
 	}
