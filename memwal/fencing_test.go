@@ -651,17 +651,7 @@ func TestF13_LivePutGoesOnAboveDeadObjects(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := objstore.NewMemory()
-				dead := newLate(inner)
-				a := mustOpen(t, dead, plainOptions())
-				mustPut(t, a, seq(t, 0, 1))
-				dead.keep()
-				for i := range int64(4) {
-					if _, err := a.PutAsync(t.Context(), seq(t, 100+i, 1)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				synctest.Wait()
-				a.Abort()
+				dead := dieInFlight(t, inner)
 				b := mustOpen(t, inner, plainOptions()) // its fence is at 3
 				for _, landed := range dead.land(t, c.before...) {
 					if !landed {
@@ -704,17 +694,7 @@ func TestS06_PutsOfADeadProcessAreIgnored(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner := objstore.NewMemory()
-				dead := newLate(inner)
-				a := mustOpen(t, dead, plainOptions())
-				mustPut(t, a, seq(t, 0, 1))
-				dead.keep()
-				for i := range int64(4) {
-					if _, err := a.PutAsync(t.Context(), seq(t, 100+i, 1)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				synctest.Wait()
-				a.Abort()
+				dead := dieInFlight(t, inner)
 				b := mustOpen(t, inner, plainOptions())
 				land := func(now string) {
 					if now == when {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -298,3 +299,22 @@ func (l *late) land(t testing.TB, positions ...uint64) []bool {
 }
 
 func oneBatch(rec arrow.RecordBatch) []arrow.RecordBatch { return []arrow.RecordBatch{rec} }
+
+// dieInFlight opens the shard of inner as its first writer, puts row 0, and dies
+// with four more puts on their way, of the rows from 100 on: their positions are
+// the ones from 3 on. It needs the bubble of a synctest.
+func dieInFlight(t testing.TB, inner objstore.Store) *late {
+	t.Helper()
+	dead := newLate(inner)
+	w := mustOpen(t, dead, plainOptions())
+	mustPut(t, w, seq(t, 0, 1))
+	dead.keep()
+	for i := range int64(4) {
+		if _, err := w.PutAsync(t.Context(), seq(t, 100+i, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Wait()
+	w.Abort()
+	return dead
+}

@@ -198,17 +198,7 @@ func TestR14_DeadObjectsAreNoHole(t *testing.T) {
 
 func deadObjectsAreNoHole(t *testing.T) {
 	inner := objstore.NewMemory()
-	dead := newLate(inner)
-	a := mustOpen(t, dead, plainOptions())
-	mustPut(t, a, seq(t, 0, 1))
-	dead.keep()
-	for i := range int64(4) {
-		if _, err := a.PutAsync(t.Context(), seq(t, 100+i, 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	synctest.Wait()
-	a.Abort()
+	dead := dieInFlight(t, inner)
 	mustClose(t, mustOpen(t, inner, plainOptions()))
 	dead.land(t, 5, 6)
 	checkShape(t, inner, "F1 d1 F2 . d1 d1")
