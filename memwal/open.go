@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
-	"github.com/memwal/memwal-go/internal/schema"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
@@ -34,7 +33,7 @@ import (
 func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (*Writer, error) {
 	start := time.Now()
 	opts := o.withDefaults()
-	c := &core{shard: shard, opts: opts, user: userSchema, logger: opts.Logger.With("shard", shard.String())}
+	c := &core{shard: shard, opts: opts, resident: resident{mem: opts.Allocator, user: userSchema}, logger: opts.Logger.With("shard", shard.String())}
 	if err := c.check(store); err != nil {
 		return nil, fmt.Errorf("open shard %v: %w", shard, err)
 	}
@@ -55,7 +54,7 @@ func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema
 
 // check refuses what is wrong whatever the shard holds, all of it at once.
 func (c *core) check(store objstore.Store) error {
-	err := errors.Join(checkPlace(store, c.shard), c.opts.validate(), c.bind(nil))
+	err := errors.Join(checkPlace(store, c.shard), c.opts.validate(), c.bind(nil, c.opts.binding()))
 	if err == nil {
 		c.configure()
 	}
@@ -88,57 +87,6 @@ func (c *core) configure() {
 	m := c.newTable(1, 0)
 	c.empty = m.IndexBytes()
 	m.Release()
-}
-
-// bind derives from the options, and from the manifest's table if there is one,
-// how rows are stored and indexed.
-func (c *core) bind(cur *manifest.Manifest) error {
-	var prev *schema.Table
-	if cur != nil {
-		prev = &schema.Table{Schema: cur.Schema, PrimaryKey: cur.PrimaryKey, NextFieldID: cur.NextFieldID}
-	}
-	table, err := schema.Storage(c.user, c.opts.PrimaryKey, prev)
-	if err != nil {
-		return invalid("schema", err)
-	}
-	if err := wal.CheckSchema(table.Schema); err != nil {
-		return invalid("schema", err)
-	}
-	spec, err := index.Bind(table.Schema, columns(table.PrimaryKey), c.opts.Indexes)
-	if err != nil {
-		return invalid("indexes", err)
-	}
-	shaper, err := schema.NewShaper(c.user, table)
-	if err != nil {
-		return invalid("schema", err)
-	}
-	c.table, c.spec, c.indexed, c.shaper = table, spec, spec, shaper
-	if c.opts.WALOnly {
-		if c.indexed, err = index.Bind(withoutTombstone(table.Schema), nil, nil); err != nil {
-			return invalid("schema", err)
-		}
-	}
-	return nil
-}
-
-// withoutTombstone is what the indexes of a table are bound to that has no use
-// for its primary key.
-func withoutTombstone(s *arrow.Schema) *arrow.Schema {
-	var fields []arrow.Field
-	for _, f := range s.Fields() {
-		if f.Name != schema.Tombstone {
-			fields = append(fields, f)
-		}
-	}
-	return arrow.NewSchema(fields, nil)
-}
-
-func columns(names []string) []index.Column {
-	var cols []index.Column
-	for _, n := range names {
-		cols = append(cols, index.Column{Name: n})
-	}
-	return cols
 }
 
 // shardIO is the store of one shard, with retries and counters.
@@ -233,7 +181,7 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 		}
 		next = cur.Clone()
 	}
-	if err := c.bind(cur); err != nil {
+	if err := c.bind(cur, c.opts.binding()); err != nil {
 		return nil, err
 	}
 	next.Schema, next.PrimaryKey, next.NextFieldID = c.table.Schema, c.table.PrimaryKey, c.table.NextFieldID

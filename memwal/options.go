@@ -244,3 +244,8 @@ func (o *Options) validate() error {
 	check(r.MaxBackoff >= 0, "Retry.MaxBackoff", r.MaxBackoff, "positive, or 0 for the default")
 	return errors.Join(errs...)
 }
+
+// binding is what the options say about the table.
+func (o *Options) binding() binding {
+	return binding{primaryKey: o.PrimaryKey, indexes: o.Indexes, unread: o.WALOnly}
+}

@@ -33,7 +33,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 		}
 		if len(views) == 0 {
 			// Nothing to search, but a wrong question still gets its answer.
-			if err := s.c.checkRange(name, r); err != nil {
+			if err := s.r.checkRange(name, r); err != nil {
 				return nil, rangeError(err)
 			}
 		}
@@ -42,10 +42,10 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 }
 
 // checkRange asks an empty memtable.
-func (c *core) checkRange(name string, r index.Range) error {
-	m := c.newTable(1, 0)
+func (r *resident) checkRange(name string, over index.Range) error {
+	m := r.newTable(1, 0)
 	defer m.Release()
-	_, err := m.View(0).RangeKeys(name, r)
+	_, err := m.View(0).RangeKeys(name, over)
 	return err
 }
 

@@ -27,7 +27,7 @@ func (s *Snapshot) read(ctx context.Context, op string, g *gatherer, o ScanOptio
 	}
 	j := &joiner{ctx: ctx, op: op, gather: g, size: o.BatchRows, left: o.Limit, join: true, done: s.view.release}
 	for _, col := range g.columns {
-		j.join = j.join && concatenates(s.c.table.Schema.Field(col).Type)
+		j.join = j.join && concatenates(s.r.table.Schema.Field(col).Type)
 	}
 	j.pull, j.stop = iter.Pull(seq)
 	return newReader(g.schema, j), nil
@@ -44,7 +44,7 @@ func (s *Snapshot) produce(produce rows) (iter.Seq[run], error) {
 // keyFailed returns the failure of a primary key index: without it nothing can
 // be said about which rows are live.
 func (s *Snapshot) keyFailed(views []memtable.View) error {
-	if len(s.c.table.PrimaryKey) == 0 {
+	if len(s.r.table.PrimaryKey) == 0 {
 		return nil
 	}
 	for _, v := range views {

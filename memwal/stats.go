@@ -72,10 +72,7 @@ func (w *Writer) Stats() Stats {
 		defer v.release()
 		s.Memtables = len(v.tables)
 		s.Generation = v.tables[len(v.tables)-1].Generation()
-		for _, m := range v.tables {
-			s.IndexBytes += m.IndexBytes()
-			s.ResidentBytes += m.PinnedBytes() + m.IndexBytes()
-		}
+		s.ResidentBytes, s.IndexBytes = v.usage()
 	}
 	return s
 }
