@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"time"
 
@@ -75,11 +76,7 @@ func checkPlace(store objstore.Store, shard uuid.UUID) error {
 
 // configure derives from the options what does not depend on the manifest.
 func (c *core) configure() {
-	c.limits = memtable.Limits{
-		WindowBytes: c.opts.MaxMemtableBytes, PinnedBytes: 2*c.opts.MaxMemtableBytes + maxBatchBytes,
-		IndexBytes: c.opts.MaxMemtableBytes, Rows: uint32(c.opts.MaxMemtableRows), Batches: c.opts.MaxMemtableBatches,
-		Age: c.opts.MaxMemtableAge,
-	}
+	c.limits = c.opts.limits()
 	c.level = memtable.LevelVisible
 	if c.opts.Visibility == VisibleIndexed {
 		c.level = memtable.LevelIndexed
@@ -156,20 +153,23 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 func (c *core) loader(m *manifest.Manifest) *replay.Loader {
 	return replay.NewLoader(replay.LoaderConfig{
 		Schema: c.table.Schema, From: m.RowsFloor(), NewTable: c.newTable, Limits: c.limits,
-		OnIndexError: c.failIndex, CountOnly: c.opts.WALOnly,
+		OnIndexError: indexFailer(c.logger), CountOnly: c.opts.WALOnly,
 	})
 }
 
-// failIndex marks the index that err names as failed in m: it must not keep the
-// shard from opening. Without the primary key nothing could be read or written.
-func (c *core) failIndex(m *memtable.Memtable, err error) error {
-	failed, ok := errors.AsType[*index.ApplyError](err)
-	if !ok || failed.Index == index.PrimaryKey || m.Index().Failed(failed.Index) != nil {
-		return err
+// indexFailer returns what a replay does about an index that fails: the index is
+// marked as failed in its memtable, since it must not keep rows from being read.
+// Without the primary key nothing could be read or written.
+func indexFailer(logger *slog.Logger) func(m *memtable.Memtable, err error) error {
+	return func(m *memtable.Memtable, err error) error {
+		failed, ok := errors.AsType[*index.ApplyError](err)
+		if !ok || failed.Index == index.PrimaryKey || m.Index().Failed(failed.Index) != nil {
+			return err
+		}
+		logger.Error("an index failed in replay; its searches return the error until the shard is opened again",
+			"index", failed.Index, "generation", m.Generation(), "error", failed.Err)
+		return m.Index().Fail(failed.Index, failed.Err)
 	}
-	c.logger.Error("an index failed in replay; its searches return the error until the shard is opened again",
-		"index", failed.Index, "generation", m.Generation(), "error", failed.Err)
-	return m.Index().Fail(failed.Index, failed.Err)
 }
 
 // claim builds the manifest that makes us the writer.
@@ -182,6 +182,9 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 		next = cur.Clone()
 	}
 	if err := c.bind(cur, c.opts.binding()); err != nil {
+		return nil, err
+	}
+	if err := checkReadable(next); err != nil {
 		return nil, err
 	}
 	next.Schema, next.PrimaryKey, next.NextFieldID = c.table.Schema, c.table.PrimaryKey, c.table.NextFieldID
@@ -213,4 +216,21 @@ func indexSpecs(configs []index.Config) []manifest.IndexSpec {
 		specs = append(specs, s)
 	}
 	return specs
+}
+
+// indexConfigs is the way back, for readers. Kinds of newer versions are left out:
+// their searches find no such index.
+func indexConfigs(specs []manifest.IndexSpec) []index.Config {
+	configs := []index.Config{}
+	for _, s := range specs {
+		if s.Kind != index.KindOrdered {
+			continue
+		}
+		o := index.Ordered{Name: s.Name}
+		for _, col := range s.Columns {
+			o.Columns = append(o.Columns, index.Column{Name: col.Name, FieldID: col.FieldID})
+		}
+		configs = append(configs, o)
+	}
+	return configs
 }

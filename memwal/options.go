@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 )
 
@@ -243,6 +244,15 @@ func (o *Options) validate() error {
 	check(r.MinBackoff >= 0, "Retry.MinBackoff", r.MinBackoff, "positive, or 0 for the default")
 	check(r.MaxBackoff >= 0, "Retry.MaxBackoff", r.MaxBackoff, "positive, or 0 for the default")
 	return errors.Join(errs...)
+}
+
+// limits say when a memtable is full.
+func (o *Options) limits() memtable.Limits {
+	return memtable.Limits{
+		WindowBytes: o.MaxMemtableBytes, PinnedBytes: 2*o.MaxMemtableBytes + maxBatchBytes,
+		IndexBytes: o.MaxMemtableBytes, Rows: uint32(o.MaxMemtableRows), Batches: o.MaxMemtableBatches,
+		Age: o.MaxMemtableAge,
+	}
 }
 
 // binding is what the options say about the table.

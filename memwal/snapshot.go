@@ -98,6 +98,9 @@ type ScanOptions struct {
 	// Columns to return, in this order. Nil: all. Empty: none, only the number
 	// of rows in each batch counts.
 	Columns []string
+	// From leaves out the rows with a lower ordinal: those that were put before a
+	// snapshot with that Bound. 0: none.
+	From uint64
 	// Limit is the number of rows after which the scan ends. 0: no limit.
 	Limit int64
 	// BatchRows is about how many rows a batch has, and at most. Default 8192.
@@ -114,7 +117,9 @@ func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader,
 	if err != nil {
 		return nil, err
 	}
-	return s.read(ctx, "scan", g, o, s.scan)
+	return s.read(ctx, "scan", g, o, func(views []memtable.View) (iter.Seq[run], error) {
+		return scan(o.From, views), nil
+	})
 }
 
 // All is Scan as an iterator. It lends each batch until the next step.

@@ -281,7 +281,7 @@ const foreignReaders = 8
 // CheckForeign returns [ErrForeignWriter] if the newest version is a legacy one
 // and any older version shows that memwal has written to the shard. It reads all
 // versions that are kept.
-func (l *Log) CheckForeign(ctx context.Context, newest *Manifest) error {
+func (l *Reader) CheckForeign(ctx context.Context, newest *Manifest) error {
 	if newest == nil || !newest.Legacy {
 		return nil
 	}
