@@ -215,6 +215,7 @@ func (f *WAL) step() error {
 	}
 	for _, s := range f.window.reissue() {
 		f.stats.reissued.Add(1)
+		s.table.AddEntry(0, 0) // the object at the old position is read in replay, too
 		f.send(f.ctx, s)
 	}
 	for {
@@ -264,6 +265,7 @@ func (f *WAL) acknowledge() error {
 			break
 		}
 		f.window.pop()
+		h.table.ResizeEntry(h.size - h.bytes)
 		h.table.Release()
 		f.stats.acknowledged(h)
 		f.proof.renew(h.sent, h.date)
@@ -341,10 +343,22 @@ func (f *WAL) take() span {
 			sp.end = end
 		}
 		m.Retain()
+		m.AddEntry(sp.bytes, sp.bytes)
 		f.assigned = sp.end
 		return sp
 	}
 	panic("flusher: pending rows without a memtable that holds them")
+}
+
+// EntriesFor returns the most entries that rows of so many window bytes can take
+// that are all accepted now, if no entry of several batches has more than
+// maxEntryBytes. The first of them may be under way already, without the last
+// rows.
+func EntriesFor(bytes, maxEntryBytes int64) int {
+	// An entry ends where the next batch does not fit, so two successive ones have
+	// more than maxEntryBytes together.
+	whole := (max(bytes, 1) + maxEntryBytes - 1) / maxEntryBytes
+	return 1 + int(2*whole-1)
 }
 
 // fail makes err terminal and tells it, once. It runs in the task.

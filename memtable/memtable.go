@@ -39,7 +39,13 @@ type Memtable struct {
 	since  atomic.Pointer[time.Time] // when the first row came; nil while there is none
 	pinned atomic.Int64              // sum over the batches
 	frozen atomic.Bool               // set once
-	refs   atomic.Int64              // >= 1 while in use; the batches are released when it gets to 0
+	// What the log has of its rows. AddEntry writes entries first and UnloggedBytes
+	// is read first, so whoever looks beside it counts a new entry's rows twice
+	// rather than not at all.
+	entries   atomic.Int64
+	logWindow atomic.Int64 // window bytes of the rows in these entries
+	logBytes  atomic.Int64 // bytes of these entries, as far as they are known; else their window bytes
+	refs      atomic.Int64 // >= 1 while in use; the batches are released when it gets to 0
 }
 
 // Batch is a record batch in a memtable. It has at least one row. It is lent.
@@ -162,13 +168,33 @@ func (m *Memtable) PinnedBytes() int64 { return m.pinned.Load() }
 // IndexBytes returns the memory of the index set.
 func (m *Memtable) IndexBytes() int64 { return m.set.Bytes() }
 
+// AddEntry counts a WAL entry, of the given bytes, that holds rows with so many
+// window bytes; without rows, an object that a replay has to read for nothing.
+func (m *Memtable) AddEntry(window, bytes int64) {
+	m.entries.Add(1)
+	m.logBytes.Add(bytes)
+	m.logWindow.Add(window)
+}
+
+// ResizeEntry adds delta to the bytes of an entry that was counted by a guess.
+func (m *Memtable) ResizeEntry(delta int64) { m.logBytes.Add(delta) }
+
+// UnloggedBytes returns the window bytes of the rows that are in no WAL entry
+// yet.
+func (m *Memtable) UnloggedBytes() int64 { return m.WindowBytes() - m.logWindow.Load() }
+
 // Index returns the index set. It is never nil.
 func (m *Memtable) Index() *index.Set { return m.set }
 
 // Usage returns what the memtable holds.
 func (m *Memtable) Usage() Usage {
 	n, rows := m.store.size()
-	u := Usage{Window: m.store.window(n), Pinned: m.pinned.Load(), Index: m.set.Bytes(), Rows: rows, Batches: n}
+	window := m.store.window(n)
+	unlogged := window - m.logWindow.Load()
+	u := Usage{
+		Window: window, Pinned: m.pinned.Load(), Index: m.set.Bytes(), Rows: rows, Batches: n,
+		Entries: int(m.entries.Load()), LogBytes: unlogged + m.logBytes.Load(),
+	}
 	if since := m.since.Load(); since != nil {
 		u.Since = *since
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/internal/schema"
 	"github.com/memwal/memwal-go/memtable"
 )
@@ -142,6 +143,7 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 		return nil, err
 	}
 	active := c.activeLocked()
+	add.Entries = flusher.EntriesFor(active.UnloggedBytes()+add.Window, c.opts.MaxEntryBytes)
 	if active.Full(c.limits, add, time.Now()) {
 		active = c.rotateLocked()
 	}
