@@ -496,11 +496,12 @@ func windows(t *testing.T, rng *rand.Rand, ceiling float64) {
 
 func TestEntriesFor(t *testing.T) {
 	for _, tc := range []struct {
-		bytes int64
-		want  int
-	}{{0, 2}, {1, 2}, {100, 2}, {101, 4}, {200, 4}, {201, 6}} {
-		if got := EntriesFor(tc.bytes, 100); got != tc.want {
-			t.Errorf("%d bytes: %d entries, want %d", tc.bytes, got, tc.want)
+		batches int
+		bytes   int64
+		want    int
+	}{{1, 0, 2}, {9, 1, 2}, {9, 100, 2}, {9, 101, 4}, {9, 200, 4}, {9, 201, 6}, {2, 1000, 3}} {
+		if got := EntriesFor(tc.batches, tc.bytes, 100); got != tc.want {
+			t.Errorf("%d batches of %d bytes: %d entries, want %d", tc.batches, tc.bytes, got, tc.want)
 		}
 	}
 	// What take makes of random batches is never more, without the one under way.
@@ -516,15 +517,17 @@ func TestEntriesFor(t *testing.T) {
 				rows += n
 			}
 			m := (*r.tables.Load())[0]
-			most := EntriesFor(m.UnloggedBytes(), int64(limit)*rowBytes) - 1
+			batches, bytes := m.Unlogged()
+			most := EntriesFor(batches, bytes, int64(limit)*rowBytes) - 1
 			r.flusher.Demand(uint64(rows))
 			r.wantDurable(uint64(rows))
 			u := m.Usage()
 			if u.Entries > most || u.Entries != len(r.store.requests()) {
 				t.Errorf("seed %d: %d entries for %d rows of %d an entry, %d puts, want at most %d", seed, u.Entries, rows, limit, len(r.store.requests()), most)
 			}
-			if st := r.flusher.Stats(); u.LogBytes != int64(st.Bytes) || m.UnloggedBytes() != 0 {
-				t.Errorf("seed %d: %d bytes of log, %d of rows outside of it; the entries have %d", seed, u.LogBytes, m.UnloggedBytes(), st.Bytes)
+			batches, bytes = m.Unlogged()
+			if st := r.flusher.Stats(); u.LogBytes != int64(st.Bytes) || batches != 0 || bytes != 0 {
+				t.Errorf("seed %d: %d bytes of log, %d batches of %d bytes outside of it; the entries have %d", seed, u.LogBytes, batches, bytes, st.Bytes)
 			}
 		})
 	}

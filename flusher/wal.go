@@ -215,7 +215,7 @@ func (f *WAL) step() error {
 	}
 	for _, s := range f.window.reissue() {
 		f.stats.reissued.Add(1)
-		s.table.AddEntry(0, 0) // the object at the old position is read in replay, too
+		s.table.AddEntry(0, 0, 0) // the object at the old position is read in replay, too
 		f.send(f.ctx, s)
 	}
 	for {
@@ -343,22 +343,21 @@ func (f *WAL) take() span {
 			sp.end = end
 		}
 		m.Retain()
-		m.AddEntry(sp.bytes, sp.bytes)
+		m.AddEntry(sp.to-sp.from, sp.bytes, sp.bytes)
 		f.assigned = sp.end
 		return sp
 	}
 	panic("flusher: pending rows without a memtable that holds them")
 }
 
-// EntriesFor returns the most entries that rows of so many window bytes can take
-// that are all accepted now, if no entry of several batches has more than
-// maxEntryBytes. The first of them may be under way already, without the last
-// rows.
-func EntriesFor(bytes, maxEntryBytes int64) int {
+// EntriesFor returns the most WAL entries that so many accepted batches with so
+// many window bytes can take, if an entry of several has at most maxEntryBytes.
+// One more may be under way already, with some of them.
+func EntriesFor(batches int, bytes, maxEntryBytes int64) int {
 	// An entry ends where the next batch does not fit, so two successive ones have
 	// more than maxEntryBytes together.
-	whole := (max(bytes, 1) + maxEntryBytes - 1) / maxEntryBytes
-	return 1 + int(2*whole-1)
+	most := 2*((max(bytes, 1)-1)/maxEntryBytes) + 1
+	return 1 + int(min(int64(batches), most))
 }
 
 // fail makes err terminal and tells it, once. It runs in the task.

@@ -143,7 +143,8 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 		return nil, err
 	}
 	active := c.activeLocked()
-	add.Entries = flusher.EntriesFor(active.UnloggedBytes()+add.Window, c.opts.MaxEntryBytes)
+	batches, bytes := active.Unlogged()
+	add.Entries = flusher.EntriesFor(batches+1, bytes+add.Window, c.opts.MaxEntryBytes)
 	if active.Full(c.limits, add, time.Now()) {
 		active = c.rotateLocked()
 	}

@@ -118,7 +118,7 @@ func (l *Loader) load(s *Step) error {
 	if err != nil {
 		return err
 	}
-	m.AddEntry(total.Window, s.Size)
+	m.AddEntry(len(recs), total.Window, s.Size)
 	for i, rec := range recs {
 		slot := m.Rows()
 		if err := m.Append(rec, sizes[i].Window, sizes[i].Pinned); err != nil {
