@@ -143,8 +143,9 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 		return nil, err
 	}
 	active := c.activeLocked()
-	batches, bytes := active.Unlogged()
-	add.Entries = flusher.EntriesFor(batches+1, bytes+add.Window, c.opts.MaxEntryBytes)
+	if batches, bytes := active.Unlogged(); add.Rows > 0 {
+		add.Entries = flusher.EntriesFor(batches+1, bytes+add.Window, c.opts.MaxEntryBytes)
+	}
 	if active.Full(c.limits, add, time.Now()) {
 		active = c.rotateLocked()
 	}
