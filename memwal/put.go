@@ -254,6 +254,7 @@ func (c *core) rotate(due func(*memtable.Memtable) bool) error {
 
 // Flush returns once every row accepted before the call is durable, and in the
 // indexes, without waiting for the flush interval: a snapshot taken then shows it.
+// MaxPUTsPerSecond still holds: under a low one each entry may wait for a minute.
 func (w *Writer) Flush(ctx context.Context) error {
 	defer runtime.KeepAlive(w)
 	c := w.c
