@@ -122,11 +122,12 @@ type Options struct {
 	MaxMemtableAge time.Duration
 
 	// MaxRecoveryEntries rotates the active memtable before its rows can take more
-	// WAL entries than that: so many objects a reopen reads for one memtable. Default
-	// 65,536, a minute's reading where a request takes 28 ms; at least 2. Smaller
-	// makes more memtables for reads to look through where rows come one at a time.
-	// Of entries put again above another writer's object, what comes after the
-	// rotation is on top.
+	// WAL entries than that: so many objects a reopen reads for one memtable. It is
+	// no bound on their sum: frozen memtables are not written elsewhere, so a
+	// reopen reads the whole log. Default 65,536, some four minutes of reading where
+	// a request takes 28 ms; at least 2. Smaller makes more memtables for reads to
+	// look through where rows come one at a time. Of entries put again above another
+	// writer's object, what comes after the rotation is on top.
 	MaxRecoveryEntries int
 	// MaxRecoveryBytes rotates by the bytes of these entries: as they are in the log
 	// once they are durable, before that what their rows span. Default 1 GiB: less
