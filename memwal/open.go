@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/google/uuid"
+	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/wal"
@@ -90,6 +91,7 @@ func (c *core) configure() {
 type shardIO struct {
 	store    objstore.Writer
 	counters *objstore.Counters
+	ceiling  *flusher.Ceiling // nil: none
 	dirs     layout
 	log      *manifest.Log
 	opts     Options
@@ -98,11 +100,12 @@ type shardIO struct {
 func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 	o.Logger = o.Logger.With("shard", shard.String())
 	counters := new(objstore.Counters)
+	ceiling := flusher.NewCeiling(o.MaxPUTsPerSecond)
 	// Nothing here can delete: only recycling is handed a store that does.
-	counted := objstore.WithRetry(objstore.WithCounters(store, counters), o.Retry)
+	counted := objstore.WithRetry(ceiling.Meter(objstore.WithCounters(store, counters)), o.Retry)
 	dirs := layoutOf(shard)
 	return shardIO{
-		store: counted, counters: counters, dirs: dirs, opts: o,
+		store: counted, counters: counters, ceiling: ceiling, dirs: dirs, opts: o,
 		log: manifest.New(counted, dirs.manifest, &manifest.Options{OwnershipCheckAfter: o.OwnershipCheckAfter}),
 	}
 }
@@ -118,7 +121,7 @@ func (s shardIO) takeover() *takeover {
 // the caller owns.
 func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time, tables []*memtable.Memtable, err error) {
 	sio := ioOf(store, c.shard, c.opts)
-	c.store, c.counters, c.log = sio.store, sio.counters, sio.log
+	c.store, c.counters, c.ceiling, c.log = sio.store, sio.counters, sio.ceiling, sio.log
 	var loader *replay.Loader
 	defer func() {
 		if loader != nil {

@@ -40,6 +40,7 @@ type core struct {
 	logger   *slog.Logger
 	store    objstore.Writer
 	counters *objstore.Counters
+	ceiling  *flusher.Ceiling // nil: none
 	log      *manifest.Log
 
 	resident
@@ -91,6 +92,7 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 		Live: c.live, Cursors: c.cursors,
 		CheckOwner: func(ctx context.Context) error { return c.log.Check(ctx, c.owner) },
 		OnFail:     c.poison, OnDurable: c.evictDurable,
+		Ceiling:  c.ceiling,
 		Interval: max(c.opts.FlushInterval, 0), FlushBytes: c.opts.FlushBytes,
 		MaxEntryBytes: c.opts.MaxEntryBytes, MaxInFlight: c.opts.MaxInFlight,
 		OwnershipCheckAfter: c.opts.OwnershipCheckAfter, Logger: c.logger,
