@@ -12,6 +12,7 @@ type Stats struct {
 	StartedByDemand uint64        // appends started for Flush, a freeze or Close
 	Entries         uint64        // live entries: those acknowledged
 	LastPosition    uint64        // WAL position of the last of these; 0: none
+	Rows            uint64        // rows of these
 	Bytes           uint64        // encoded bytes of these
 	Reissued        uint64        // entries put again above a dead object
 	OwnershipChecks uint64        // manifest reads before an acknowledgement
@@ -22,6 +23,7 @@ type Stats struct {
 type counters struct {
 	started  [reasons]atomic.Uint64
 	entries  atomic.Uint64
+	rows     atomic.Uint64
 	bytes    atomic.Uint64
 	last     atomic.Uint64
 	reissued atomic.Uint64
@@ -35,6 +37,7 @@ type counters struct {
 func (c *counters) acknowledged(s *slot) {
 	c.entries.Add(1)
 	c.last.Store(s.pos)
+	c.rows.Add(s.end - s.first)
 	c.bytes.Add(uint64(s.size))
 	c.took.Add(int64(s.took))
 }
@@ -45,7 +48,7 @@ func (f *WAL) Stats() Stats {
 		StartedByTime:   f.stats.started[byTime].Load(),
 		StartedBySize:   f.stats.started[bySize].Load(),
 		StartedByDemand: f.stats.started[byDemand].Load(),
-		Entries:         f.stats.entries.Load(), Bytes: f.stats.bytes.Load(),
+		Entries:         f.stats.entries.Load(), Rows: f.stats.rows.Load(), Bytes: f.stats.bytes.Load(),
 		LastPosition: f.stats.last.Load(),
 		Reissued:     f.stats.reissued.Load(), OwnershipChecks: f.stats.checks.Load(),
 		InFlight: f.stats.inFlight.Load(), AppendTime: time.Duration(f.stats.took.Load()),

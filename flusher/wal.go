@@ -3,6 +3,7 @@ package flusher
 import (
 	"context"
 	"log/slog"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,13 @@ type Config struct {
 	// OnDurable is called in the task after each advance of the durable
 	// cursor. Optional.
 	OnDurable func()
+	// OnAppend is called before each put of an entry, in the put's goroutine,
+	// and what it returns when that has ended. The put's requests get the context
+	// that it returns. Both must be safe for concurrent use. Optional.
+	OnAppend func(context.Context, Append) (context.Context, func(AppendResult))
+	// Labels are the pprof labels of the flusher's goroutines, beside
+	// memwal.task. Optional.
+	Labels pprof.LabelSet
 
 	Interval            time.Duration // least spacing of timed appends; 0: none are timed
 	FlushBytes          int64         // pending bytes that start an append
@@ -99,7 +107,8 @@ func New(cfg Config) *WAL {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	base := pprof.WithLabels(context.Background(), cfg.Labels)
+	ctx, stop := context.WithCancel(base)
 	f := &WAL{
 		cfg: cfg, ctx: ctx, stop: stop,
 		window: window{
@@ -111,7 +120,7 @@ func New(cfg Config) *WAL {
 	}
 	// There is no standing ticker: a step that has to wait asks for the tick
 	// that it needs, so a writer without pending rows is not even woken.
-	f.task = dispatcher.Start(context.Background(), dispatcher.Options[any]{
+	f.task = dispatcher.Start(base, dispatcher.Options[any]{
 		Name:    taskName,
 		Handler: (*handler)(f),
 		Mailbox: cfg.MaxInFlight + 2, // the window's completions and a check: posting never waits
@@ -222,7 +231,9 @@ func (f *WAL) step() error {
 		}
 		f.stats.started[d.reason].Add(1)
 		f.lastTime, f.armed = f.cfg.Now(), false
-		f.send(f.window.assign(f.take()))
+		next := f.take()
+		next.reason = d.reason
+		f.send(f.window.assign(next))
 	}
 }
 
@@ -260,18 +271,28 @@ func (f *WAL) check(pos uint64) {
 	f.checking = true
 	f.stats.checks.Add(1)
 	proved := f.window.landedPrefix()
-	f.jobs.Go(func() {
+	f.job("wal-ownership-check", func(ctx context.Context) {
 		sent := f.cfg.Now()
-		f.post(checked{sent: sent, proved: proved, err: f.checkOwner(f.ctx, pos)})
+		err := f.checkOwner(ctx, pos)
+		if err == nil {
+			f.cfg.Logger.Debug("ownership checked after a pause", "position", pos, "duration", f.cfg.Now().Sub(sent))
+		}
+		f.post(checked{sent: sent, proved: proved, err: err})
 	})
+}
+
+// job runs requests outside of the task, in a goroutine that Stop joins and that
+// profiles show under the name.
+func (f *WAL) job(name string, do func(context.Context)) {
+	f.jobs.Go(func() { pprof.Do(f.ctx, pprof.Labels("memwal.task", name), do) })
 }
 
 // send starts the put of s; its completion is a message.
 func (f *WAL) send(s *slot) {
 	s.sent = f.cfg.Now()
 	f.stats.inFlight.Add(1)
-	f.jobs.Go(func() {
-		m := f.put(f.ctx, s)
+	f.job("wal-append", func(ctx context.Context) {
+		m := f.put(ctx, s)
 		f.stats.inFlight.Add(-1)
 		f.post(m)
 	})

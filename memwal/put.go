@@ -166,7 +166,7 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 
 // lockWithRoom returns with c.mu held and room for n more bytes, or with an
 // error and c.mu free.
-func (c *core) lockWithRoom(ctx context.Context, n int64) error {
+func (c *core) lockWithRoom(ctx context.Context, n int64) (err error) {
 	var stall *time.Timer
 	for {
 		c.mu.Lock()
@@ -192,6 +192,8 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 		if stall == nil {
 			stall = time.NewTimer(c.opts.StallTimeout)
 			defer stall.Stop()
+			c.watch.pressure.enter(resident)
+			defer func() { c.watch.pressure.leave(err) }()
 		} else {
 			stall.Reset(c.opts.StallTimeout) // something was freed: progress
 		}
@@ -216,6 +218,7 @@ func (c *core) rotateLocked() *memtable.Memtable {
 	defer next.Release() // the view holds it from here on
 	c.installLocked(append(old[:len(old):len(old)], next))
 	c.flusher.Demand(active.EndRow())
+	c.mu.rotated = append(c.mu.rotated, rotation{active.Generation(), active.Rows(), active.WindowBytes()})
 	c.evictDurableLocked()
 	return next
 }
@@ -257,8 +260,11 @@ func (w *Writer) Flush(ctx context.Context) error {
 		return err
 	}
 	end := c.cursors.Accepted()
+	ctx, span := c.watch.startFlush(ctx, c.cursors.Durable(), end)
 	c.flusher.Demand(end)
-	if err := c.cursors.Register(memtable.LevelVisible, end).Wait(ctx); err != nil {
+	err := c.cursors.Register(memtable.LevelVisible, end).Wait(ctx)
+	span.End(err)
+	if err != nil {
 		return fmt.Errorf("flush rows below %d: %w", end, err)
 	}
 	return nil
