@@ -1,7 +1,6 @@
 package memwal
 
 import (
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -44,16 +43,19 @@ func (p *pressure) enter(resident int64) {
 	}
 }
 
-// leave is called when it waits no longer, with what it returns. The writer lock
-// may be held.
-func (p *pressure) leave(err error) {
+// refuse is called, while it still waits, if the put gets ErrBackpressure.
+func (p *pressure) refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.refused++
+}
+
+// leave is called when it waits no longer. The writer lock may be held.
+func (p *pressure) leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.waiting--
 	p.mu.left = time.Now()
-	if errors.Is(err, ErrBackpressure) {
-		p.mu.refused++
-	}
 	if p.mu.waiting == 0 && !p.mu.stopped {
 		p.timers.Add(1)
 		p.mu.timer = time.AfterFunc(logInterval, func() {

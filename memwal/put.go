@@ -166,7 +166,7 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 
 // lockWithRoom returns with c.mu held and room for n more bytes, or with an
 // error and c.mu free.
-func (c *core) lockWithRoom(ctx context.Context, n int64) (err error) {
+func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 	var stall *time.Timer
 	for {
 		c.mu.Lock()
@@ -193,7 +193,7 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) (err error) {
 			stall = time.NewTimer(c.opts.StallTimeout)
 			defer stall.Stop()
 			c.watch.pressure.enter(resident)
-			defer func() { c.watch.pressure.leave(err) }()
+			defer c.watch.pressure.leave()
 		} else {
 			stall.Reset(c.opts.StallTimeout) // something was freed: progress
 		}
@@ -203,6 +203,7 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) (err error) {
 			return fmt.Errorf("wait for memory: %w; nothing was stored", ctx.Err())
 		case <-c.failed:
 		case <-stall.C:
+			c.watch.pressure.refuse()
 			return &BackpressureError{Resident: resident, Max: c.opts.MaxResidentBytes, Waited: c.opts.StallTimeout}
 		}
 	}
