@@ -18,7 +18,6 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -359,21 +358,6 @@ func TestMetricsEndWithTheWriter(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	})
-}
-
-// refusingMeters refuse everything.
-type refusingMeters struct{ noop.MeterProvider }
-
-func (refusingMeters) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
-
-type refusingMeter struct{ noop.Meter }
-
-func (refusingMeter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	return noop.Float64Histogram{}, errTransient
-}
-
-func (refusingMeter) Int64ObservableGauge(string, ...metric.Int64ObservableGaugeOption) (metric.Int64ObservableGauge, error) {
-	return nil, errTransient
 }
 
 // TestNoGlobalProviderIsUsed: a program that has set one for its own spans does
