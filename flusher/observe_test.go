@@ -54,7 +54,7 @@ func TestOnAppendTellsEachPut(t *testing.T) {
 		r.put(100)
 		time.Sleep(2 * time.Second)
 		r.flusher.Demand(r.put(7)) // at 4, where a dead object is
-		time.Sleep(2 * time.Second)
+		time.Sleep(5 * time.Second)
 		r.put(1)
 		if err := r.failure(); !errors.Is(err, ErrPersistence) {
 			t.Errorf("failure: %v", err)
