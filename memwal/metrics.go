@@ -1,6 +1,7 @@
 package memwal
 
 import (
+	"slices"
 	"time"
 
 	"github.com/memwal/memwal-go/internal/telemetry"
@@ -13,7 +14,7 @@ import (
 // do not begin at zero with a writer, and after a crash the next one stands
 // lower than the last, which the consumers of a counter would take for a reset
 // and count the whole history again. Rates come from memwal.wal.rows.
-var statsMetrics = []telemetry.Metric[Stats]{
+var statsMetrics = slices.Concat([]telemetry.Metric[Stats]{
 	one("memwal.epoch", telemetry.Gauge, "{epoch}", "Fencing token of the writer.",
 		telemetry.Int(func(s *Stats) uint64 { return s.Epoch })),
 
@@ -71,16 +72,7 @@ var statsMetrics = []telemetry.Metric[Stats]{
 		telemetry.Int(func(s *Stats) int64 { return s.WAL.InFlight })),
 	one("memwal.ownership.checks", telemetry.Counter, "{check}", "Manifest reads before an acknowledgement.",
 		telemetry.Int(func(s *Stats) uint64 { return s.WAL.OwnershipChecks })),
-
-	byOperation("memwal.store.requests", "{request}", "Requests to the store, each attempt counted.",
-		func(v *objstore.OpValues) uint64 { return v.Requests }),
-	byOperation("memwal.store.errors", "{request}", "Requests that failed, for whatever reason: an object that exists or is missing, too.",
-		func(v *objstore.OpValues) uint64 { return v.Errors }),
-	one("memwal.store.read", telemetry.Counter, "By", "Bytes of bodies read.",
-		telemetry.Int(func(s *Stats) uint64 { return s.Requests.BytesRead })),
-	one("memwal.store.written", telemetry.Counter, "By", "Bytes of bodies written.",
-		telemetry.Int(func(s *Stats) uint64 { return s.Requests.BytesWritten })),
-
+}, storeMetrics("memwal.store", func(s *Stats) *objstore.CounterValues { return &s.Requests }), []telemetry.Metric[Stats]{
 	one("memwal.memtable.generation", telemetry.Gauge, "{generation}", "Generation of the active memtable.",
 		telemetry.Int(func(s *Stats) uint64 { return s.Generation })),
 	one("memwal.memtable.count", telemetry.UpDownCounter, "{memtable}", "Memtables in memory, frozen ones and the active one.",
@@ -91,21 +83,36 @@ var statsMetrics = []telemetry.Metric[Stats]{
 		telemetry.Int(func(s *Stats) int64 { return s.IndexBytes })),
 	one("memwal.snapshots", telemetry.UpDownCounter, "{snapshot}", "Open snapshots.",
 		telemetry.Int(func(s *Stats) int64 { return s.Snapshots })),
-}
+})
 
 // one is a metric with one time series.
 func one[T any](name string, k telemetry.Kind, unit, description string, v telemetry.Value[T]) telemetry.Metric[T] {
 	return telemetry.Metric[T]{Name: name, Kind: k, Unit: unit, Description: description, Values: []telemetry.Value[T]{v}}
 }
 
-// byOperation is a counter with a time series for each kind of request.
-func byOperation(name, unit, description string, read func(*objstore.OpValues) uint64) telemetry.Metric[Stats] {
-	of := func(op objstore.Op, values func(*objstore.CounterValues) *objstore.OpValues) telemetry.Value[Stats] {
-		return telemetry.Int(func(s *Stats) uint64 { return read(values(&s.Requests)) }, attrOperation.String(string(op)))
+// storeMetrics are the instruments of requests to the store, whose names begin
+// with prefix.
+func storeMetrics[T any](prefix string, counters func(*T) *objstore.CounterValues) []telemetry.Metric[T] {
+	return []telemetry.Metric[T]{
+		byOperation(prefix+".requests", "{request}", "Requests to the store, each attempt counted.", counters,
+			func(v *objstore.OpValues) uint64 { return v.Requests }),
+		byOperation(prefix+".errors", "{request}", "Requests that failed, for whatever reason: an object that exists or is missing, too.", counters,
+			func(v *objstore.OpValues) uint64 { return v.Errors }),
+		one(prefix+".read", telemetry.Counter, "By", "Bytes of bodies read.",
+			telemetry.Int(func(t *T) uint64 { return counters(t).BytesRead })),
+		one(prefix+".written", telemetry.Counter, "By", "Bytes of bodies written.",
+			telemetry.Int(func(t *T) uint64 { return counters(t).BytesWritten })),
 	}
-	return telemetry.Metric[Stats]{
+}
+
+// byOperation is a counter with a time series for each kind of request.
+func byOperation[T any](name, unit, description string, counters func(*T) *objstore.CounterValues, read func(*objstore.OpValues) uint64) telemetry.Metric[T] {
+	of := func(op objstore.Op, values func(*objstore.CounterValues) *objstore.OpValues) telemetry.Value[T] {
+		return telemetry.Int(func(t *T) uint64 { return read(values(counters(t))) }, attrOperation.String(string(op)))
+	}
+	return telemetry.Metric[T]{
 		Name: name, Kind: telemetry.Counter, Unit: unit, Description: description,
-		Values: []telemetry.Value[Stats]{
+		Values: []telemetry.Value[T]{
 			of(objstore.OpGet, func(v *objstore.CounterValues) *objstore.OpValues { return &v.Get }),
 			of(objstore.OpGetRange, func(v *objstore.CounterValues) *objstore.OpValues { return &v.GetRange }),
 			of(objstore.OpHead, func(v *objstore.CounterValues) *objstore.OpValues { return &v.Head }),
