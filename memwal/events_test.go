@@ -225,6 +225,7 @@ var eventTests = []struct {
 		if err := w.Put(t.Context(), seq(t, 0, 1)); !errors.Is(err, ErrFenced) {
 			t.Fatal(err)
 		}
+		synctest.Wait() // waiters are woken before it is told
 		rec.want(t, slog.LevelWarn, "writer fenced", attrs{"epoch": 1, "their_epoch": 2}).wantError(t, ErrFenced)
 		if n := len(rec.named("writer poisoned")); n > 0 {
 			t.Error("a fence is told twice")
@@ -237,6 +238,7 @@ var eventTests = []struct {
 		if err := w.Put(t.Context(), seq(t, 0, 2)); err == nil {
 			t.Fatal("put succeeded")
 		}
+		synctest.Wait() // waiters are woken before it is told
 		rec.want(t, slog.LevelError, "writer poisoned", attrs{"epoch": 1}).wantError(t, ErrPersistence)
 		if err := w.Close(t.Context()); err == nil {
 			t.Fatal("close succeeded")
