@@ -34,6 +34,8 @@ type appended struct {
 func (f *WAL) put(ctx context.Context, s *slot) (done appended) {
 	start := f.cfg.Now()
 	done.slot = s
+	ctx, told := f.observe(ctx, s)
+	defer func() { told(done, f.cfg.Now().Sub(start)) }() // after contain
 	defer contain(s.pos, &done.err)
 	enc, err := wal.Encode(wal.Header{
 		Epoch: f.cfg.Epoch, PutID: s.id, PrevPutID: s.prev,

@@ -16,6 +16,8 @@ const (
 	reasons
 )
 
+func (r reason) String() string { return [...]string{"time", "size", "demand"}[r] }
+
 // pending is what the policy looks at.
 type pending struct {
 	bytes     int64         // window bytes of rows that belong to no entry yet

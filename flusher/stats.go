@@ -13,6 +13,7 @@ type Stats struct {
 	HeldBack        uint64        // of these, appends that were due and waited for the ceiling
 	Entries         uint64        // live entries: those acknowledged
 	LastPosition    uint64        // WAL position of the last of these; 0: none
+	Rows            uint64        // rows of these
 	Bytes           uint64        // encoded bytes of these
 	Reissued        uint64        // entries put again above a dead object
 	OwnershipChecks uint64        // manifest reads before an acknowledgement
@@ -24,6 +25,7 @@ type counters struct {
 	started  [reasons]atomic.Uint64
 	held     atomic.Uint64
 	entries  atomic.Uint64
+	rows     atomic.Uint64
 	bytes    atomic.Uint64
 	last     atomic.Uint64
 	reissued atomic.Uint64
@@ -37,6 +39,7 @@ type counters struct {
 func (c *counters) acknowledged(s *slot) {
 	c.entries.Add(1)
 	c.last.Store(s.pos)
+	c.rows.Add(s.end - s.first)
 	c.bytes.Add(uint64(s.size))
 	c.took.Add(int64(s.took))
 }
@@ -48,7 +51,7 @@ func (f *WAL) Stats() Stats {
 		StartedBySize:   f.stats.started[bySize].Load(),
 		StartedByDemand: f.stats.started[byDemand].Load(),
 		HeldBack:        f.stats.held.Load(),
-		Entries:         f.stats.entries.Load(), Bytes: f.stats.bytes.Load(),
+		Entries:         f.stats.entries.Load(), Rows: f.stats.rows.Load(), Bytes: f.stats.bytes.Load(),
 		LastPosition: f.stats.last.Load(),
 		Reissued:     f.stats.reissued.Load(), OwnershipChecks: f.stats.checks.Load(),
 		InFlight: f.stats.inFlight.Load(), AppendTime: time.Duration(f.stats.took.Load()),

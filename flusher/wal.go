@@ -3,6 +3,7 @@ package flusher
 import (
 	"context"
 	"log/slog"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,13 @@ type Config struct {
 	// OnDurable is called in the task after each advance of the durable
 	// cursor. Optional.
 	OnDurable func()
+	// OnAppend is called before each put of an entry, in the put's goroutine,
+	// and what it returns when that has ended. The put's requests get the context
+	// that it returns. Both must be safe for concurrent use. Optional.
+	OnAppend func(context.Context, Append) (context.Context, func(AppendResult))
+	// Labels are the pprof labels of the flusher's goroutines, beside
+	// memwal.task. Optional.
+	Labels pprof.LabelSet
 
 	// Ceiling bounds the PUTs. Default nil: none.
 	Ceiling *Ceiling
@@ -104,7 +112,8 @@ func New(cfg Config) *WAL {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	base := pprof.WithLabels(context.Background(), cfg.Labels)
+	ctx, stop := context.WithCancel(base)
 	f := &WAL{
 		cfg: cfg, ctx: ctx, stop: stop,
 		window: window{
@@ -116,7 +125,7 @@ func New(cfg Config) *WAL {
 	}
 	// There is no standing ticker: a step that has to wait asks for the tick
 	// that it needs, so a writer without pending rows is not even woken.
-	f.task = dispatcher.Start(context.Background(), dispatcher.Options[any]{
+	f.task = dispatcher.Start(base, dispatcher.Options[any]{
 		Name:    taskName,
 		Handler: (*handler)(f),
 		Mailbox: cfg.MaxInFlight + 2, // the window's completions and a check: posting never waits
@@ -233,7 +242,9 @@ func (f *WAL) step() error {
 			f.stats.held.Add(1)
 		}
 		f.lastTime, f.tick, f.held = f.cfg.Now(), time.Time{}, false
-		f.send(withPaid(f.ctx), f.window.assign(f.take()))
+		next := f.take()
+		next.reason = d.reason
+		f.send(withPaid(f.ctx), f.window.assign(next))
 	}
 }
 
@@ -284,17 +295,27 @@ func (f *WAL) check(pos uint64) {
 	f.checking = true
 	f.stats.checks.Add(1)
 	proved := f.window.landedPrefix()
-	f.jobs.Go(func() {
+	f.job(f.ctx, "wal-ownership-check", func(ctx context.Context) {
 		sent := f.cfg.Now()
-		f.post(checked{sent: sent, proved: proved, err: f.checkOwner(f.ctx, pos)})
+		err := f.checkOwner(ctx, pos)
+		if err == nil {
+			f.cfg.Logger.Debug("ownership checked after a pause", "position", pos, "duration", f.cfg.Now().Sub(sent))
+		}
+		f.post(checked{sent: sent, proved: proved, err: err})
 	})
+}
+
+// job runs requests outside of the task, in a goroutine that Stop joins and that
+// profiles show under the name.
+func (f *WAL) job(ctx context.Context, name string, do func(context.Context)) {
+	f.jobs.Go(func() { pprof.Do(ctx, pprof.Labels("memwal.task", name), do) })
 }
 
 // send starts the put of s; its completion is a message.
 func (f *WAL) send(ctx context.Context, s *slot) {
 	s.sent = f.cfg.Now()
 	f.stats.inFlight.Add(1)
-	f.jobs.Go(func() {
+	f.job(ctx, "wal-append", func(ctx context.Context) {
 		m := f.put(ctx, s)
 		f.stats.inFlight.Add(-1)
 		f.post(m)

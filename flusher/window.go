@@ -14,6 +14,7 @@ type span struct {
 	first    uint64 // ordinal of the first row
 	end      uint64 // ordinal after the last row
 	bytes    int64  // window bytes, before encoding
+	reason   reason // why it was taken
 }
 
 // outcome is how one put resolved.
@@ -24,6 +25,8 @@ const (
 	landed            // the object at the position is ours
 	displaced         // a dead object holds the position
 )
+
+func (o outcome) String() string { return [...]string{"in flight", "landed", "displaced"}[o] }
 
 // slot is one position that this writer has claimed a put for.
 type slot struct {

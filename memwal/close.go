@@ -22,7 +22,9 @@ func (w *Writer) Close(ctx context.Context) error {
 	defer runtime.KeepAlive(w)
 	c := w.c
 	if c.ending.CompareAndSwap(false, true) {
+		start := time.Now()
 		c.endError = c.close(ctx)
+		c.logEnded("writer closed", start)
 		close(c.ended)
 		return c.endError
 	}
@@ -56,10 +58,12 @@ func (c *core) close(ctx context.Context) error {
 
 	end := c.cursors.Accepted()
 	c.flusher.Demand(end)
-	err := c.cursors.Register(memtable.LevelDurable, end).Wait(ctx)
+	flushing, span := c.watch.startFlush(ctx, c.cursors.Durable(), end)
+	err := c.cursors.Register(memtable.LevelDurable, end).Wait(flushing)
 	if err == nil {
-		err = c.cursors.Register(memtable.LevelIndexed, end).Wait(ctx)
+		err = c.cursors.Register(memtable.LevelIndexed, end).Wait(flushing)
 	}
+	span.End(err)
 	if err == nil {
 		err = c.cursors.Err() // it may have failed with nothing on its way
 	}
@@ -107,18 +111,21 @@ func (c *core) abort() {
 		<-c.ended
 		return
 	}
+	start := time.Now()
 	c.mu.Lock()
 	c.mu.closing = true
 	c.freedLocked()
 	c.unlock()
 	c.teardown()
 	c.endError = c.cursors.Err()
+	c.logEnded("writer aborted", start)
 	close(c.ended)
 }
 
 // teardown joins the tasks and lets go of the memory. Nothing is appended and
 // nothing becomes visible any more: the cursors have failed.
 func (c *core) teardown() {
+	c.watch.stop()
 	if c.aging != nil {
 		_ = c.aging.Stop(false) // its errors were the writer's
 	}

@@ -35,6 +35,13 @@
 // returns that first failure, wrapped in a [PoisonedError]. Snapshots that are
 // open keep answering. Opening the shard again is the way on.
 //
+// # Watching a writer
+//
+// [Writer.Stats] has the figures. [Options].MeterProvider and TracerProvider take
+// providers of OpenTelemetry: the same figures as instruments, and spans of opens,
+// flushes and appends. Options.Logger gets what an operator must see. The names
+// are in docs/operations.md; module examples/metrics has a scrape endpoint.
+//
 // # Ownership
 //
 // A batch given to Put may be released as soon as Put returns; its buffers must

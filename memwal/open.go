@@ -13,6 +13,7 @@ import (
 	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
+	"github.com/memwal/memwal-go/internal/telemetry"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
@@ -32,23 +33,28 @@ import (
 // Whatever is wrong with the arguments is reported before anything is claimed,
 // all of it at once (ErrInvalid). Other errors are ErrSealed, ErrFenced if
 // another Open won, ErrForeignWriter, ErrHole, ErrCorrupt, and those of the store.
-func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (*Writer, error) {
+func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (_ *Writer, err error) {
 	start := time.Now()
 	opts := o.withDefaults()
+	ctx, span := opts.tracer(shard).Start(ctx, "memwal.open")
+	defer func() { span.End(err) }()
 	c := &core{shard: shard, opts: opts, resident: resident{mem: opts.Allocator, user: userSchema}, logger: opts.Logger.With("shard", shard.String())}
 	if err := c.check(store); err != nil {
 		return nil, fmt.Errorf("open shard %v: %w", shard, err)
 	}
 	proof, tables, err := c.take(ctx, store)
 	if err != nil {
+		logRefusal(c.logger, err)
 		return nil, fmt.Errorf("open shard %v: %w", shard, err)
 	}
 	c.start(tables, proof)
 	c.opened.took = time.Since(start)
+	c.watch.export(c.stats)
+	c.logOpened()
 	w := &Writer{c: c}
 	runtime.AddCleanup(w, func(c *core) {
 		if !c.ending.Load() {
-			go c.abort() // a cleanup must not block the runtime's goroutine
+			go c.dropped() // a cleanup must not block the runtime's goroutine
 		}
 	}, c)
 	return w, nil
@@ -95,17 +101,20 @@ type shardIO struct {
 	dirs     layout
 	log      *manifest.Log
 	opts     Options
+	trace    telemetry.Tracer
 }
 
 func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 	o.Logger = o.Logger.With("shard", shard.String())
 	counters := new(objstore.Counters)
 	ceiling := flusher.NewCeiling(o.MaxPUTsPerSecond)
+	retry := o.Retry
+	retry.OnRetry = watchRetries(o)
 	// Nothing here can delete: only recycling is handed a store that does.
-	counted := objstore.WithRetry(ceiling.Meter(objstore.WithCounters(store, counters)), o.Retry)
+	counted := objstore.WithRetry(ceiling.Meter(objstore.WithCounters(store, counters)), retry)
 	dirs := layoutOf(shard)
 	return shardIO{
-		store: counted, counters: counters, ceiling: ceiling, dirs: dirs, opts: o,
+		store: counted, counters: counters, ceiling: ceiling, dirs: dirs, opts: o, trace: o.tracer(shard),
 		log: manifest.New(counted, dirs.manifest, &manifest.Options{OwnershipCheckAfter: o.OwnershipCheckAfter}),
 	}
 }
@@ -113,7 +122,7 @@ func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 func (s shardIO) takeover() *takeover {
 	return &takeover{
 		store: s.store, dirs: s.dirs, log: s.log, budget: s.opts.ReplayBytes,
-		mem: s.opts.Allocator, logger: s.opts.Logger,
+		mem: s.opts.Allocator, logger: s.opts.Logger, trace: s.trace,
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Visibility says when readers see a row, and with that when Put returns.
@@ -179,6 +181,13 @@ type Options struct {
 	Allocator memory.Allocator
 	// Logger gets what an operator must see. Default: nothing is logged.
 	Logger *slog.Logger
+	// MeterProvider gets the figures of Stats as OpenTelemetry instruments, until
+	// the writer is closed or aborted, and histograms of its appends. Default: no
+	// metrics; the global provider is not used.
+	MeterProvider metric.MeterProvider
+	// TracerProvider gets spans of opens, flushes and appends. Default: no traces;
+	// the global provider is not used.
+	TracerProvider trace.TracerProvider
 }
 
 // clockSkew is what FenceRetention must leave for the skew of clocks.

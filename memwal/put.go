@@ -196,6 +196,8 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 		if stall == nil {
 			stall = time.NewTimer(c.opts.StallTimeout)
 			defer stall.Stop()
+			c.watch.pressure.enter(resident)
+			defer c.watch.pressure.leave()
 		} else {
 			stall.Reset(c.opts.StallTimeout) // something was freed: progress
 		}
@@ -205,6 +207,7 @@ func (c *core) lockWithRoom(ctx context.Context, n int64) error {
 			return fmt.Errorf("wait for memory: %w; nothing was stored", ctx.Err())
 		case <-c.failed:
 		case <-stall.C:
+			c.watch.pressure.refuse()
 			return &BackpressureError{Resident: resident, Max: c.opts.MaxResidentBytes, Waited: c.opts.StallTimeout}
 		}
 	}
@@ -220,6 +223,7 @@ func (c *core) rotateLocked() *memtable.Memtable {
 	defer next.Release() // the view holds it from here on
 	c.installLocked(append(old[:len(old):len(old)], next))
 	c.flusher.Demand(active.EndRow())
+	c.mu.rotated = append(c.mu.rotated, rotation{active.Generation(), active.Rows(), active.WindowBytes()})
 	c.evictDurableLocked()
 	return next
 }
@@ -262,8 +266,11 @@ func (w *Writer) Flush(ctx context.Context) error {
 		return err
 	}
 	end := c.cursors.Accepted()
+	ctx, span := c.watch.startFlush(ctx, c.cursors.Durable(), end)
 	c.flusher.Demand(end)
-	if err := c.cursors.Register(memtable.LevelVisible, end).Wait(ctx); err != nil {
+	err := c.cursors.Register(memtable.LevelVisible, end).Wait(ctx)
+	span.End(err)
+	if err != nil {
 		return fmt.Errorf("flush rows below %d: %w", end, err)
 	}
 	return nil

@@ -14,10 +14,13 @@ import (
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/schema"
+	"github.com/memwal/memwal-go/internal/telemetry"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // ReaderOptions holds what may be chosen about a Reader. The zero value of a
@@ -59,6 +62,11 @@ type ReaderOptions struct {
 	Allocator memory.Allocator
 	// Logger gets what an operator must see. Default: nothing is logged.
 	Logger *slog.Logger
+	// MeterProvider exports every figure of ReaderStats, as docs/operations.md lists
+	// them, until Close. Default nil: none.
+	MeterProvider metric.MeterProvider
+	// TracerProvider makes a span of each Refresh. Default nil: none.
+	TracerProvider trace.TracerProvider
 }
 
 func (o *ReaderOptions) withDefaults() ReaderOptions {
@@ -116,6 +124,9 @@ type Reader struct {
 	versions *manifest.Reader
 	dirs     layout
 
+	trace      telemetry.Tracer
+	unregister func() error // of the metrics; nil if there are none
+
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	turn   chan struct{} // holds a token while somebody reads the log: one at a time
@@ -131,6 +142,7 @@ type Reader struct {
 	loader   *replay.Loader
 	round    round // read and not taken in yet
 	broken   error // why no more rows can be taken in
+	stopped  bool  // that it stopped was told
 }
 
 // readerState is what the last look at the log left behind.
@@ -179,8 +191,11 @@ func openReader(ctx context.Context, store objstore.Store, shard uuid.UUID, opts
 		shard:    shard, opts: opts, logger: opts.Logger.With("shard", shard.String()),
 		counters: new(objstore.Counters), dirs: layoutOf(shard), turn: make(chan struct{}, 1),
 	}
+	r.trace = tracerOf(opts.TracerProvider, shard)
+	retry := opts.Retry
+	retry.OnRetry = retryWatcher(retry, opts.TracerProvider != nil, r.logger)
 	// Nothing here can write.
-	r.store = objstore.WithRetry(objstore.WithCounters(store, r.counters), opts.Retry)
+	r.store = objstore.WithRetry(objstore.WithCounters(store, r.counters), retry)
 	r.versions = manifest.NewReader(r.store, r.dirs.manifest, nil)
 	r.follower = r.versions.Follow()
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -217,6 +232,10 @@ func openReader(ctx context.Context, store objstore.Store, shard uuid.UUID, opts
 	if err := r.Refresh(ctx); err != nil {
 		return nil, err
 	}
+	r.export()
+	st := r.Stats()
+	r.logger.Info("reader opened", "epoch", st.Epoch, "position", st.Position, "next_row", st.Visible,
+		"entries", st.Log.Entries, "dead", st.Log.Dead, "rows", st.Log.Rows, "bytes", st.Log.Bytes)
 	return r, nil
 }
 
@@ -289,6 +308,12 @@ func (r *Reader) Close() {
 	r.cancel()
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
+	if r.unregister != nil {
+		if err := r.unregister(); err != nil {
+			r.logger.Warn("metrics are still exported", "error", err)
+		}
+		r.unregister = nil
+	}
 	if old := r.install(nil); old != nil {
 		old.release()
 	}
@@ -310,7 +335,14 @@ func (r *Reader) Close() {
 // store, or of ctx, call it again. ErrLogTruncated, ErrReaderFull and the errors
 // of a damaged log stay. A writer that takes the shard over, and the recycling of
 // what the reader has read already, change nothing.
-func (r *Reader) Refresh(ctx context.Context) error {
+func (r *Reader) Refresh(ctx context.Context) (err error) {
+	ctx, span := r.trace.Start(ctx, "memwal.refresh")
+	defer func(before uint64) {
+		if span.On() {
+			span.Set(attrRows.Int64(int64(r.Bound() - before)))
+		}
+		span.End(err)
+	}(r.Bound())
 	ctx, stop := r.during(ctx)
 	defer stop()
 	select {
@@ -318,7 +350,7 @@ func (r *Reader) Refresh(ctx context.Context) error {
 		defer func() { <-r.turn }()
 	case <-ctx.Done():
 	}
-	err := context.Cause(ctx)
+	err = context.Cause(ctx)
 	if r.ctx.Err() != nil {
 		err = errReaderClosed
 	}
@@ -333,6 +365,10 @@ func (r *Reader) Refresh(ctx context.Context) error {
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
+	}
+	if !passes(err) && !errors.Is(err, ErrClosed) && !r.stopped {
+		r.stopped = true
+		r.logger.Error("reader stopped", "position", r.stats.Load().at.Position, "next_row", r.Bound(), "error", err)
 	}
 	return fmt.Errorf("refresh: %w", err)
 }

@@ -1132,3 +1132,41 @@ func liveRows(history []loggedRow) []testRow {
 	}
 	return rows
 }
+
+// The figures of a reader are exported until it is closed, and a refresh is a
+// span.
+func TestTelemetryOfAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		w := mustOpen(t, store, keyedOptions())
+		mustPut(t, w, seq(t, 0, 7))
+		provider, meters := meterProvider()
+		spans := newSpans()
+		r := mustOpenReader(t, store, &ReaderOptions{MeterProvider: provider, TracerProvider: spans.provider})
+		mustPut(t, w, seq(t, 7, 3))
+		spans.recorder.Reset()
+		caller, span := spans.provider.Tracer("caller").Start(t.Context(), "caller")
+		if err := r.Refresh(caller); err != nil {
+			t.Fatal(err)
+		}
+		span.End()
+		spans.check(t, spans.only(t, "memwal.refresh"), "caller", attrRows.Int64(3))
+		got, st := series(t, meters), r.Stats()
+		for name, want := range map[string]float64{
+			"memwal.reader.position": 3, "memwal.reader.epoch": 1, "memwal.reader.rows.visible": 10, "memwal.reader.rows": 10,
+			"memwal.reader.entries": 2, "memwal.reader.fences": 1, "memwal.reader.dead": 0, "memwal.reader.size": float64(st.Log.Bytes),
+			"memwal.reader.store.requests{objstore.operation=get}": float64(st.Requests.Get.Requests),
+			"memwal.reader.store.written":                          0, "memwal.reader.memtable.count": 1, "memwal.reader.snapshots": 0,
+			"memwal.reader.memory.resident": float64(st.ResidentBytes), "memwal.reader.memory.index": float64(st.IndexBytes),
+		} {
+			if v, ok := got[name]; !ok || v != want {
+				t.Errorf("%s is %v (exported: %v), want %v", name, v, ok, want)
+			}
+		}
+		r.Close()
+		if left := series(t, meters); len(left) != 0 {
+			t.Errorf("still exported: %v", left)
+		}
+		mustClose(t, w)
+	})
+}

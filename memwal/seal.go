@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // SealShard closes a shard to writers: it stops the one that runs and makes
@@ -31,12 +33,16 @@ func UnsealShard(ctx context.Context, store objstore.Store, shard uuid.UUID, o *
 	return setStatus(ctx, store, shard, o, manifest.Active)
 }
 
-func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options, status manifest.Status) error {
+func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options, status manifest.Status) (err error) {
+	start := time.Now()
 	opts := o.withDefaults()
+	ctx, span := opts.tracer(shard).Start(ctx, "memwal.seal", attribute.String("memwal.status", status.String()))
+	defer func() { span.End(err) }()
 	if err := errors.Join(checkPlace(store, shard), opts.validate()); err != nil {
 		return fmt.Errorf("make shard %v %v: %w", shard, status, err)
 	}
-	_, err := ioOf(store, shard, opts).takeover().run(ctx, plan{
+	sio := ioOf(store, shard, opts)
+	got, err := sio.takeover().run(ctx, plan{
 		sealed: true,
 		next: func(cur *manifest.Manifest) (*manifest.Manifest, error) {
 			if cur == nil {
@@ -54,7 +60,10 @@ func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Op
 		},
 	})
 	if err != nil {
+		logRefusal(sio.opts.Logger, err)
 		return fmt.Errorf("make shard %v %v: %w", shard, status, err)
 	}
+	sio.opts.Logger.Info("shard status changed", "status", status.String(), "epoch", got.manifest.Epoch,
+		"fence", got.tail.Position, "next_row", got.tail.NextRow, "duration", time.Since(start))
 	return nil
 }

@@ -54,7 +54,10 @@ type Stats struct {
 // they need not be of the same moment.
 func (w *Writer) Stats() Stats {
 	defer runtime.KeepAlive(w)
-	c := w.c
+	return w.c.stats()
+}
+
+func (c *core) stats() Stats {
 	s := Stats{
 		Epoch: c.owner.Epoch,
 		// The lower cursors first, so that none seems to be ahead.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/memwal/memwal-go/internal/manifest"
+	"github.com/memwal/memwal-go/internal/telemetry"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
@@ -38,6 +39,7 @@ type takeover struct {
 	budget int64
 	mem    memory.Allocator
 	logger *slog.Logger
+	trace  telemetry.Tracer
 }
 
 // plan is what the taker wants of a shard.
@@ -82,7 +84,9 @@ func (t *takeover) run(ctx context.Context, p plan) (taken, error) {
 	return taken{}, fmt.Errorf("gave up after %d attempts: %w", maxTakeovers, err)
 }
 
-func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
+func (t *takeover) once(outer context.Context, p plan) (_ taken, err error) {
+	ctx, claiming := t.trace.Start(outer, "memwal.claim")
+	defer func() { claiming.End(err) }()
 	cur, listed, err := t.look(ctx)
 	if err != nil {
 		return taken{}, err
@@ -103,14 +107,18 @@ func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
 	if err != nil {
 		return taken{}, err
 	}
+	claiming.End(nil)
 	var hint sync.WaitGroup
-	hint.Go(func() { t.log.WriteHint(ctx, claimed.Version) })
+	hint.Go(func() { t.log.WriteHint(outer, claimed.Version) })
 	defer hint.Wait()
 	visit, err := p.load(claimed)
 	if err != nil {
 		return taken{}, err
 	}
+	ctx, visit, replayed := traceReplay(outer, t.trace, visit)
 	tail, err := t.walk(ctx, claimed, visit)
+	replayed(err)
+	ctx = outer
 	if errors.Is(err, errStartOver) {
 		// Only the owner may claim again: a peer that claimed after us stays.
 		if lost := t.log.Check(ctx, claimed.Owner()); lost != nil {
@@ -239,7 +247,9 @@ func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, visit func(*r
 		if err := t.certain(ctx, w.CheckHole(ctx, boundsOf(m)), m); err != nil {
 			return wal.Tuple{}, err
 		}
-		tail, err := t.fence(ctx, m.Epoch, w.Tuple())
+		fencing, span := t.trace.Start(ctx, "memwal.fence")
+		tail, err := t.fence(fencing, m.Epoch, w.Tuple())
+		span.End(err)
 		if err != nil || tail.Position > 0 {
 			return tail, err
 		}

@@ -78,8 +78,10 @@ func (c *core) installLocked(tables []*memtable.Memtable) {
 // freeing a memtable takes time.
 func (c *core) unlock() {
 	replaced := c.mu.replaced
-	c.mu.replaced = nil
+	rotated := c.mu.rotated
+	c.mu.replaced, c.mu.rotated = nil, nil
 	c.mu.Unlock()
+	c.logRotated(rotated)
 	for _, v := range replaced {
 		v.release()
 	}

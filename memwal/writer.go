@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,7 @@ type core struct {
 	shard    uuid.UUID
 	opts     Options
 	logger   *slog.Logger
+	watch    *watch
 	store    objstore.Writer
 	counters *objstore.Counters
 	ceiling  *flusher.Ceiling // nil: none
@@ -64,6 +66,7 @@ type core struct {
 		closing  bool
 		freed    chan struct{} // closed and replaced when memory is freed or the writer closes
 		replaced []*view       // released by unlock
+		rotated  []rotation    // logged by unlock
 	}
 }
 
@@ -77,6 +80,7 @@ type opened struct {
 // start makes the tasks run over tables, whose references it takes over.
 func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 	c.mu.freed = make(chan struct{})
+	c.watch = newWatch(c)
 	c.ended = make(chan struct{})
 	c.cursors = memtable.NewCursors(c.opened.tail.NextRow)
 	c.failed = c.cursors.Register(memtable.LevelIndexed, math.MaxUint64).Done()
@@ -85,19 +89,21 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 		m.Release() // the view holds them
 	}
 
+	labels := pprof.Labels("memwal.shard", c.shard.String())
+	background := pprof.WithLabels(context.Background(), labels)
 	applier := memtable.NewApplier(c.live, c.cursors)
 	c.flusher = flusher.New(flusher.Config{
 		Store: c.store, Dir: layoutOf(c.shard).wal, Schema: c.table.Schema,
 		Encode: encodeOptions(c.opts), Epoch: c.owner.Epoch, Tail: c.opened.tail, Proof: proof,
 		Live: c.live, Cursors: c.cursors,
 		CheckOwner: func(ctx context.Context) error { return c.log.Check(ctx, c.owner) },
-		OnFail:     c.poison, OnDurable: c.evictDurable,
+		OnFail:     c.poison, OnDurable: c.evictDurable, OnAppend: c.watch.append, Labels: labels,
 		Ceiling:  c.ceiling,
 		Interval: max(c.opts.FlushInterval, 0), FlushBytes: c.opts.FlushBytes,
 		MaxEntryBytes: c.opts.MaxEntryBytes, MaxInFlight: c.opts.MaxInFlight,
 		OwnershipCheckAfter: c.opts.OwnershipCheckAfter, Logger: c.logger,
 	})
-	c.applier = dispatcher.Start(context.Background(), dispatcher.Options[struct{}]{
+	c.applier = dispatcher.Start(background, dispatcher.Options[struct{}]{
 		Name: "index-applier",
 		Handler: dispatcher.Funcs[struct{}]{OnWake: func(ctx context.Context) error {
 			defer c.evictDurable() // the log may have been faster
@@ -108,7 +114,7 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 		Logger:  c.logger,
 	})
 	if age := c.opts.MaxMemtableAge; age > 0 {
-		c.aging = dispatcher.Start(context.Background(), dispatcher.Options[struct{}]{
+		c.aging = dispatcher.Start(background, dispatcher.Options[struct{}]{
 			Name:     "memtable-aging",
 			Interval: max(age/4, time.Millisecond),
 			Handler: dispatcher.Funcs[struct{}]{OnTick: func(context.Context) error {
@@ -130,7 +136,7 @@ func (c *core) poison(cause error) {
 	if !c.cursors.Fail(&PoisonedError{cause}) {
 		return
 	}
-	c.logger.Error("writer poisoned", "epoch", c.owner.Epoch, "error", cause)
+	c.logPoisoned(cause)
 	c.flusher.Cancel()
 	c.applier.Cancel()
 }

@@ -43,6 +43,7 @@ type RetryOptions struct {
 
 // Retry describes a failed attempt that is going to be repeated.
 type Retry struct {
+	Context context.Context // of the call that makes the request
 	Op      Op
 	Key     string
 	Attempt int // the failed one, from 1
@@ -157,7 +158,7 @@ func (a *attempts) failed(ctx context.Context, err error) error {
 		return a.final(ctx, err)
 	}
 	if a.o.OnRetry != nil {
-		a.o.OnRetry(Retry{Op: a.op, Key: a.key, Attempt: a.n, Pause: pause, Err: err})
+		a.o.OnRetry(Retry{Context: ctx, Op: a.op, Key: a.key, Attempt: a.n, Pause: pause, Err: err})
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -20,6 +20,7 @@ var allowed = []struct {
 	{"internal/arch", nil},
 	{"internal/keys", nil},
 	{"internal/schema", nil},
+	{"internal/telemetry", nil},
 	{"objstore", nil},
 	{"objstore/gcs", []string{"objstore"}},
 	{"objstore/azure", []string{"objstore"}},
@@ -33,7 +34,7 @@ var allowed = []struct {
 	{"internal/manifest/...", []string{"objstore", "internal/wal", "internal/manifest/..."}},
 	{"replay", []string{"memtable", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"flusher", []string{"memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
-	{"memwal", []string{"objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/wal", "internal/manifest", "internal/schema"}},
+	{"memwal", []string{"objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
 	{"bench/...", []string{"memwal", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
 	{"examples/...", []string{"memwal", "index", "objstore", "examples/..."}},
 }
