@@ -41,11 +41,11 @@ type ahead struct {
 
 	mu sync.Mutex
 	// Guarded by mu, which is a leaf.
-	next     uint64   // where the walk stands
-	listed   Listing  // from next on
-	depth    int      // how many positions that are not listed may be asked for
-	resting  bool     // the last step gave nothing: nothing is started until the next one
-	closed   bool     //
+	next     uint64  // where the walk stands
+	listed   Listing // from next on
+	depth    int     // how many positions that are not listed may be asked for
+	resting  bool    // nothing is started: next is being judged, or the last step gave nothing
+	closed   bool
 	round    uint64   // see renewLocked
 	largest  int64    // size of the largest object that was listed or read
 	queue    []*fetch // by position, from next on
@@ -109,7 +109,7 @@ func (a *ahead) relist(listed Listing) {
 }
 
 // take waits for the object at next. It is the caller's then; its bytes no longer
-// count.
+// count. step or rest must follow.
 func (a *ahead) take(ctx context.Context) (*fetch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -135,6 +135,7 @@ func (a *ahead) take(ctx context.Context) (*fetch, error) {
 	defer a.mu.Unlock()
 	a.queue = slices.Delete(a.queue, 0, 1)
 	a.freeLocked(f)
+	a.resting = true // until step: or next would be asked for again
 	return f, nil
 }
 
@@ -155,6 +156,7 @@ func (a *ahead) step() {
 		a.depth = min(2*a.depth, a.fetches)
 	}
 	a.next++
+	a.resting = false
 	a.listed = a.listed.above(a.next - 1)
 	a.scheduleLocked()
 }
