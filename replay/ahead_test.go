@@ -384,7 +384,7 @@ func TestX01_WalkOfSmallEntriesWithLatency(t *testing.T) {
 			total += time.Since(start)
 			w.Close()
 		}
-		if mean := total / runs; mean > 120*time.Millisecond {
+		if mean := total / runs; mean > 100*time.Millisecond {
 			t.Errorf("took %v on average", mean)
 		}
 	})

@@ -36,7 +36,7 @@ type Config struct {
 	// Budget bounds the bytes that are ahead, fetched or decoded. One entry is
 	// taken in however large it is. Default: 64 MiB.
 	Budget int64
-	// Fetches bounds the requests in flight. Default: 16. With fewer, a log of many small
+	// Fetches bounds the requests in flight. Default: 24. With fewer, a log of many small
 	// entries takes longer in a store that answers after tens of milliseconds;
 	// more gain little, and each is a connection.
 	Fetches int
@@ -102,7 +102,7 @@ func NewWalker(cfg Config) *Walker {
 		cfg.Budget = 64 << 20
 	}
 	if cfg.Fetches <= 0 {
-		cfg.Fetches = 16
+		cfg.Fetches = 24
 	}
 	if cfg.Allocator == nil {
 		cfg.Allocator = memory.DefaultAllocator

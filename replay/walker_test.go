@@ -133,7 +133,7 @@ func TestR10_WalkerFetchesAheadWithinItsBounds(t *testing.T) {
 		{"the budget holds one", 1.5, 8, 1},
 		{"the budget holds three", 3.5, 8, 3},
 		{"the budget holds more than may be in flight", 100, 5, 5},
-		{"defaults", 0, 0, 16},
+		{"defaults", 0, 0, 24},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestR10_WalkerFetchesAheadWithinItsBounds(t *testing.T) {
 				close(g.open)
 				limit := cfg.Budget + largest
 				if cfg.Budget == 0 {
-					limit = windowFactor * 16 * largest
+					limit = windowFactor * 24 * largest
 				}
 				for seen := int64(0); ; {
 					s, err := w.Next(t.Context())
