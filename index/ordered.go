@@ -150,8 +150,8 @@ func (o *ordered) compareFull(a, b item) int {
 
 func (o *ordered) apply(r *run) error {
 	o.collect(r)
-	set := o.tree.Set
-	if len(o.items) >= o.sortRows {
+	set, long := o.tree.Set, len(o.items) >= o.sortRows
+	if long {
 		o.sort(r.first)
 		set = o.inOrder(r.first)
 	}
@@ -163,15 +163,16 @@ func (o *ordered) apply(r *run) error {
 		}
 	}
 	o.publish(r.first + uint32(r.rows))
-	o.trim()
+	o.trim(long)
 	return nil
 }
 
-// trim drops scratch that an unusually large batch has left, and counts the rest.
-func (o *ordered) trim() {
+// trim drops scratch that a long run or an unusually large batch has left, and counts
+// the rest.
+func (o *ordered) trim(long bool) {
 	o.key = nil
 	n := cap(o.words)*8 + (cap(o.items)+cap(o.spare))*int(unsafe.Sizeof(item{})) + cap(o.keys) + cap(o.ends)*8
-	if n > scratchMax {
+	if long || n > scratchMax {
 		o.words, o.items, o.spare, o.keys, o.ends, n = nil, nil, nil, nil, nil, 0
 	}
 	o.size.scratch.Store(int64(n))

@@ -570,7 +570,7 @@ func TestR11_ReplaySurvivesThrottling(t *testing.T) {
 		if err := load(t, cfg, l); err != nil {
 			t.Fatal(err)
 		}
-		tables := l.Tables()
+		tables := settled(t, l)
 		defer release(tables)
 		checkCounted(t, tables, 300)
 		requests := len(faults.Requests())
