@@ -164,3 +164,29 @@ func TestRunFailure(t *testing.T) {
 		t.Errorf("%v of %d rows", got, f.set.Applied())
 	}
 }
+
+// Items of a run are in the tree's order when they go into it, those that heads do not
+// tell apart as well.
+func TestSortedRunIsInOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	sc := testSchema(true)
+	for _, x := range testIndexes {
+		f := newFixture(mustBind(t, sc, cols("id"), x.config))
+		o := f.set.byName[x.config.Name].impl.(*ordered)
+		var rows []row
+		for range 500 {
+			rows = append(rows, randomRow(r, true))
+		}
+		run := &run{}
+		f.set.extend(run, batchOf(t, sc, rows))
+		f.rows.add(run.batches[0].rec)
+		o.collect(run)
+		o.sort(0)
+		for i := 1; i < len(o.items); i++ {
+			o.compareAs(0, o.items[i])
+			if !o.less(o.items[i-1], o.items[i]) {
+				t.Fatalf("%s: item %d is not behind the one before", x.config.Name, i)
+			}
+		}
+	}
+}

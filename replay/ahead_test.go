@@ -113,6 +113,7 @@ func TestR10_MemoryAheadStaysWithinTheBudget(t *testing.T) {
 								if h.now.Load() == 0 && n < entries {
 									t.Error("nothing is ahead")
 								}
+								checkHeld(t, w.ahead)
 							}
 						}
 						if n != entries+1 {
@@ -134,6 +135,53 @@ func TestR10_MemoryAheadStaysWithinTheBudget(t *testing.T) {
 			}
 		}
 	}
+}
+
+// checkHeld checks, while nothing is under way, that what counts is what is there.
+func checkHeld(t testing.TB, a *ahead) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var want int64
+	for _, f := range a.queue {
+		want += f.size
+		if f.state == ended {
+			want += f.grows
+		}
+	}
+	if a.held != want || a.flying != 0 || a.decoding != 0 {
+		t.Errorf("%d bytes count, %d are there; %d requests, %d decoders", a.held, want, a.flying, a.decoding)
+	}
+}
+
+// What has arrived is decoded before more is asked for: a budget full of
+// objects that nobody may decode would be worth nothing.
+func TestR10_DecodingComesBeforeMoreRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuilder(t)
+		b.encode.Compression = wal.CompressionZstd
+		for range 60 {
+			b.data(2000)
+		}
+		data, err := b.store.Get(t.Context(), testDir+wal.Name(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := b.config()
+		cfg.Budget, cfg.Fetches = 4*(int64(len(data))+wal.Expansion(data, wal.DecodeOptions{})), 3
+		w := NewWalker(cfg)
+		defer w.Close()
+		synctest.Wait()
+		decoded := 0
+		for _, f := range w.ahead.queue {
+			if f.state == ended {
+				decoded++
+			}
+		}
+		if decoded < 3 {
+			t.Errorf("%d of %d objects are decoded", decoded, len(w.ahead.queue))
+		}
+	})
 }
 
 // However answers come in, each position is judged as one after another would
@@ -281,6 +329,7 @@ func TestWalkerClosesAtAnyMoment(t *testing.T) {
 type watched struct {
 	objstore.Store
 	latency time.Duration
+	slow    map[uint64]time.Duration // more for these positions
 
 	mu     sync.Mutex
 	gets   map[uint64]int
@@ -301,7 +350,7 @@ func (s *watched) Get(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Unlock()
 	// The answer is of the moment when the request was sent: the worst case.
 	data, err := s.Store.Get(ctx, key)
-	time.Sleep(s.latency)
+	time.Sleep(s.latency + s.slow[pos])
 	s.mu.Lock()
 	s.flying--
 	s.mu.Unlock()
@@ -513,10 +562,6 @@ func TestV03_SpeculationUsesNoOldAbsence(t *testing.T) {
 				t.Fatalf("met %s, %v", met, err)
 			}
 			for i := range 20 {
-				b.data(1).data(1).data(1)
-				if !late {
-					time.Sleep(time.Second)
-				}
 				if i%3 == 0 {
 					// A step that ends without an answer ends the round, too.
 					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -524,7 +569,10 @@ func TestV03_SpeculationUsesNoOldAbsence(t *testing.T) {
 						t.Fatal(err)
 					}
 					cancel()
-					b.data(1)
+				}
+				b.data(1).data(1).data(1)
+				if !late {
+					time.Sleep(time.Second)
 				}
 				if met, err := walk(t, w); err != nil || w.Position() != b.pos+1 {
 					t.Fatalf("round %d: met %s, %v, at %d of %d", i, met, err, w.Position(), b.pos)
@@ -532,6 +580,121 @@ func TestV03_SpeculationUsesNoOldAbsence(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stuck is an allocator whose large allocations wait.
+type stuck struct {
+	memory.Allocator
+	open chan struct{}
+}
+
+func (s stuck) Allocate(n int) []byte {
+	if n > 4096 {
+		<-s.open
+	}
+	return s.Allocator.Allocate(n)
+}
+
+// What speculation found above the end is given up, whether it was asked for,
+// waited to be decoded, was being decoded, or was ready; and nothing is asked for
+// until the next step.
+func TestV03_NothingStaysAboveTheEnd(t *testing.T) {
+	for _, late := range []string{"asked", "waiting", "decoding", "ready"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBuilder(t)
+			b.encode.Compression = wal.CompressionZstd
+			for range 9 {
+				b.data(1)
+			}
+			b.skip(1).data(2000).data(2000)
+			store := newWatched(b.store)
+			store.slow = map[uint64]time.Duration{11: 50 * time.Millisecond} // those above are asked for meanwhile
+			mem := stuck{memory.NewCheckedAllocator(memory.NewGoAllocator()), make(chan struct{})}
+			cfg := b.config()
+			cfg.Store, cfg.Speculate, cfg.Listed, cfg.Allocator = store, true, nil, mem
+			switch late {
+			case "asked":
+				store.slow[12], store.slow[13] = time.Second, time.Second
+			case "waiting":
+				cfg.Budget = 4000
+			}
+			if late != "decoding" {
+				close(mem.open)
+			}
+			w := NewWalker(cfg)
+			defer w.Close()
+			if met, err := walk(t, w); err != nil || len(met) != 10 {
+				t.Fatalf("%s: met %s, %v", late, met, err)
+			}
+			if n := store.count(12); n != 1 {
+				t.Fatalf("%s: %d requests for what lies above the end", late, n)
+			}
+			requests := store.total()
+			if late == "decoding" {
+				synctest.Wait()
+				if w.ahead.decoding == 0 {
+					t.Error("nothing is being decoded")
+				}
+				close(mem.open)
+			}
+			time.Sleep(time.Minute)
+			checkHeld(t, w.ahead)
+			if len(w.ahead.queue) != 0 || store.total() != requests {
+				t.Errorf("%s: %d objects ahead, %d requests more", late, len(w.ahead.queue), store.total()-requests)
+			}
+			mem.Allocator.(*memory.CheckedAllocator).AssertSize(t, 0)
+		})
+	}
+}
+
+// While an entry is judged, what else arrives does not make it be asked for again.
+func TestX01_NothingIsAskedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuilder(t).data(1).data(1)
+		store := newWatched(b.store)
+		store.slow = map[uint64]time.Duration{2: time.Second, 3: time.Minute}
+		cfg := b.config()
+		cfg.Store = store
+		w := NewWalker(cfg)
+		defer w.Close()
+		f, err := w.ahead.take(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.discard()
+		time.Sleep(2 * time.Second)
+		if n := store.count(1); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+		w.ahead.step()
+		time.Sleep(time.Hour)
+		if n := store.total(); n != 4 {
+			t.Errorf("%d requests for 3 objects and the end", n)
+		}
+	})
+}
+
+// Once the end is known, nothing above it is asked for.
+func TestX01_KnownEndBoundsSpeculation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuilder(t)
+		for range 19 {
+			b.data(1)
+		}
+		store := newWatched(b.store)
+		store.slow = map[uint64]time.Duration{16: time.Second}
+		cfg := b.config()
+		cfg.Store, cfg.Speculate, cfg.Listed, cfg.Fetches = store, true, nil, 8
+		w := NewWalker(cfg)
+		defer w.Close()
+		if met, err := walk(t, w); err != nil || len(met) != 20 {
+			t.Fatalf("met %s, %v", met, err)
+		}
+		// 16 to 23 were under way when 21 was found empty.
+		if n := store.total(); n != 23 {
+			t.Errorf("%d requests for 20 entries", n)
+		}
+	})
 }
 
 // A store that throttles often: every row comes, each request that is sent again

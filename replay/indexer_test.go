@@ -199,7 +199,16 @@ func TestR03_ParallelReplayIsSequential(t *testing.T) {
 			cfg.Store, cfg.Budget, cfg.Fetches, cfg.Speculate = store, int64(1+r.IntN(30_000)), 1+r.IntN(9), r.IntN(2) == 0
 			w := NewWalker(cfg)
 			defer w.Close()
-			l := NewLoader(table.loader(limits))
+			lcfg := table.loader(limits)
+			if r.IntN(2) == 0 {
+				lcfg.OnFull = func(m *memtable.Memtable) error {
+					if !m.Frozen() || m.Index().Applied() != m.Rows() {
+						t.Errorf("seed %d: generation %d is full: frozen %v, %d of %d rows are indexed", seed, m.Generation(), m.Frozen(), m.Index().Applied(), m.Rows())
+					}
+					return nil
+				}
+			}
+			l := NewLoader(lcfg)
 			defer l.Close()
 			l.indexer.runRows = int64(pick(r, 1, 20, 60, runRows))
 			for {
@@ -372,37 +381,78 @@ func TestM03_IndexBytesBoundRuns(t *testing.T) {
 	}
 }
 
-// A failure in a run that is applied beside the caller comes out, once it is known,
-// and the loader can be closed at any time.
+// A failure in a run that is applied beside the caller comes out once it is known;
+// and who closes the loader meanwhile waits for the run, whose rows it would release.
 func TestR15_FailureBesideTheCaller(t *testing.T) {
 	table := newKeyedTable(t)
 	b := table.log(t, rand.New(rand.NewPCG(6, 6)), 40, 2, 20, 30)
 	broken := errors.New("injected")
-	for _, settle := range []bool{true, false} {
-		cfg := table.loader(memtable.Limits{})
-		// It takes the text for a number and panics.
-		fields := slices.Clone(table.schema.Fields())
-		fields[2].Type = arrow.PrimitiveTypes.Int64
-		wrong, err := index.Bind(arrow.NewSchema(fields, nil), []index.Column{{Name: "id"}},
-			[]index.Config{index.Ordered{Name: "by s", Columns: []index.Column{{Name: "s"}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.NewTable = func(generation, firstRow uint64) *memtable.Memtable {
-			return memtable.New(memtable.Config{Generation: generation, FirstRow: firstRow, Schema: table.schema, Spec: wrong, Created: time.Now()})
-		}
-		calls := 0
-		cfg.OnIndexError = func(*memtable.Memtable, error) error { calls++; return broken }
-		l := NewLoader(cfg)
-		l.indexer.runRows = 50
-		err = load(t, b.config(), l)
-		if err == nil && settle {
-			err = l.Settle()
-		}
-		if settle && (!errors.Is(err, broken) || calls != 1) {
-			t.Errorf("got %v after %d calls", err, calls)
-		}
-		l.Close()
-		l.Close()
+	// It takes the text for a number and panics.
+	fields := slices.Clone(table.schema.Fields())
+	fields[2].Type = arrow.PrimitiveTypes.Int64
+	wrong, err := index.Bind(arrow.NewSchema(fields, nil), []index.Column{{Name: "id"}},
+		[]index.Config{index.Ordered{Name: "by s", Columns: []index.Column{{Name: "s"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"settle", "add", "close"} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := table.loader(memtable.Limits{})
+			cfg.NewTable = func(generation, firstRow uint64) *memtable.Memtable {
+				return memtable.New(memtable.Config{Generation: generation, FirstRow: firstRow, Schema: table.schema, Spec: wrong, Created: time.Now()})
+			}
+			calls, hold := 0, make(chan struct{})
+			cfg.OnIndexError = func(*memtable.Memtable, error) error { calls++; <-hold; return broken }
+			l := NewLoader(cfg)
+			defer l.Close()
+			l.indexer.runRows = 1
+			w := NewWalker(b.config())
+			defer w.Close()
+			for l.indexer.busy == nil {
+				s, err := w.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Add(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+			done := make(chan error)
+			go func() {
+				defer close(done)
+				switch end {
+				case "settle":
+					done <- l.Settle()
+				case "close":
+					l.Close()
+				case "add":
+					for {
+						s, err := w.Next(t.Context())
+						if err == nil && s == nil {
+							t.Error("the log ended without the failure")
+							return
+						}
+						if err == nil {
+							err = l.Add(s)
+						}
+						if err != nil {
+							done <- err
+							return
+						}
+					}
+				}
+			}()
+			synctest.Wait()
+			select {
+			case err := <-done:
+				t.Errorf("%s: ended with %v while a run is applied", end, err)
+			default:
+			}
+			close(hold)
+			err := <-done
+			if end != "close" && !errors.Is(err, broken) || calls != 1 {
+				t.Errorf("%s: got %v after %d calls", end, err, calls)
+			}
+		})
 	}
 }
