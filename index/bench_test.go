@@ -1,6 +1,7 @@
 package index
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -200,6 +201,49 @@ func scan20(b *testing.B, s *Set) {
 	for range seq {
 		if n++; n == 20 {
 			break
+		}
+	}
+}
+
+// BenchmarkApplyRun: a million rows in batches of 1,000, one by one and in runs of
+// so many batches. What it shows decides
+// sortRows and mergeFactor.
+func BenchmarkApplyRun(b *testing.B) {
+	ordered := Ordered{Name: "o", Columns: cols("id")}
+	for _, c := range []struct {
+		name  string
+		input func() (*arrow.Schema, []arrow.RecordBatch)
+	}{
+		{"int64/random", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(b, benchRows, 1000, true) }},
+		{"int64/sequential", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(b, benchRows, 1000, false) }},
+		{"text36", func() (*arrow.Schema, []arrow.RecordBatch) {
+			return stringBatches(b, benchRows, 1000, "key-0000-0000-0000-%016x")
+		}},
+	} {
+		for _, kind := range []string{"primary", "ordered"} {
+			for _, batches := range []int{1, 8, 16, 64, 256, 1024} {
+				b.Run(fmt.Sprintf("%s/%s/run=%d", kind, c.name, batches), func(b *testing.B) {
+					sc, recs := c.input()
+					spec := mustBind(b, sc, cols("id"))
+					if kind == "ordered" {
+						spec = mustBind(b, sc, nil, ordered)
+					}
+					rows := newStore()
+					for _, r := range recs {
+						rows.add(r)
+					}
+					b.ReportAllocs()
+					for b.Loop() {
+						set := spec.NewSet(rows)
+						for run := range slices.Chunk(recs, batches) {
+							if err := set.ApplyRun(run, set.Applied()); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+					b.ReportMetric(float64(b.N)*benchRows/b.Elapsed().Seconds(), "rows/s")
+				})
+			}
 		}
 	}
 }

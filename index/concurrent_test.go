@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
 )
 
 // TestConcurrentReaders: one writer and many readers at random bounds up to the
@@ -18,14 +20,16 @@ func TestConcurrentReaders(t *testing.T) {
 			"hash":     nil,
 			"4 hashes": func(h uint64) uint64 { return h & (3 << 62) },
 		} {
-			t.Run(k.name+"/"+name, func(t *testing.T) { runConcurrent(t, k, weaken) })
+			t.Run(k.name+"/"+name, func(t *testing.T) { runConcurrent(t, k, weaken, 1, sortRows) })
+			t.Run(k.name+"/"+name+"/runs", func(t *testing.T) { runConcurrent(t, k, weaken, 3, 20) })
 		}
 	}
 }
 
-func runConcurrent(t *testing.T, k keying, weaken func(uint64) uint64) {
+func runConcurrent(t *testing.T, k keying, weaken func(uint64) uint64, runs, sorted int) {
 	r := rand.New(rand.NewPCG(11, 12))
 	f := newFixture(bindModel(t, k, weaken))
+	f.sortFrom(sorted)
 	m := &model{key: k.key}
 	var batches [][]row
 	for range 40 {
@@ -56,8 +60,12 @@ func runConcurrent(t *testing.T, k keying, weaken func(uint64) uint64) {
 			}
 		})
 	}
-	for _, batch := range batches {
-		f.apply(t, batchOf(t, f.spec.Schema(), batch))
+	for run := range slices.Chunk(batches, runs) {
+		var recs []arrow.RecordBatch
+		for _, batch := range run {
+			recs = append(recs, batchOf(t, f.spec.Schema(), batch))
+		}
+		f.applyRun(t, recs...)
 		for n := checked.Load(); checked.Load() == n && r.IntN(2) == 0 && !t.Failed(); {
 			time.Sleep(10 * time.Microsecond)
 		}

@@ -40,9 +40,9 @@ type bound interface {
 }
 
 // kind is the index of one memtable. apply has a single caller at a time, and
-// gets every batch once, in slot order; searches run beside it.
+// gets every batch once, in slot order, alone or in a run; searches run beside it.
 type kind interface {
-	apply(b *batch) error
+	apply(r *run) error
 	// bytes is the heap that the index holds; safe at any time.
 	bytes() int64
 }

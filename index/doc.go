@@ -33,6 +33,10 @@
 // Apply gives small batches to one index after another, and large ones to all at
 // once. Applied moves after the last of them.
 //
+// ApplyRun takes many batches at once, as a replay has them. It sorts long runs
+// before they go into an ordered index, which makes it three times as fast with
+// random keys (BenchmarkApplyRun).
+//
 // # Ownership
 //
 // Batches are lent: an index retains none, but reads them through Rows for as long

@@ -43,10 +43,10 @@ func (l lead) common(key []byte) lead {
 	return l[:n]
 }
 
-// follow makes the lead one of the batch's keys too.
-func (o *ordered) follow(b *batch) {
+// follow makes the lead one of the run's keys too.
+func (o *ordered) follow(r *run) {
 	next, empty := o.lead, !o.valued
-	for row := range b.rows {
+	for row := range r.rows {
 		key := o.rowKey(row)
 		switch {
 		case len(key) == 0 || keys.LeadsNull(key):
@@ -58,7 +58,7 @@ func (o *ordered) follow(b *batch) {
 	}
 	o.valued = !empty
 	if len(next) != len(o.lead) {
-		o.rebuild(next, b.rows)
+		o.rebuild(next, r.rows)
 	}
 }
 

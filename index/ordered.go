@@ -61,10 +61,13 @@ type ordered struct {
 
 	size sizer
 
-	// The writer's scratch. keys are the encoded keys of the batch, row after
+	sortRows int // see there; tests set it
+
+	// The writer's scratch. keys are the encoded keys of the run, row after
 	// row, and ends where each of them ends.
 	words []uint64
 	items []item
+	spare []item
 	keys  []byte
 	ends  []int
 
@@ -109,7 +112,7 @@ const (
 )
 
 func newOrdered(c *keys.Codec, rows Rows, live func(slot, bound uint32) bool) *ordered {
-	o := &ordered{codec: c, rows: rows, live: live}
+	o := &ordered{codec: c, rows: rows, live: live, sortRows: sortRows}
 	o.tree = o.newTree()
 	return o
 }
@@ -145,33 +148,45 @@ func (o *ordered) compareFull(a, b item) int {
 	return -o.codec.CompareKey(o.key, rec, row)
 }
 
-func (o *ordered) apply(b *batch) error {
-	o.collect(b)
-	for at := 0; at < len(o.items); at += insertStep {
-		o.insert(b.first, o.items[at:min(at+insertStep, len(o.items))])
+func (o *ordered) apply(r *run) error {
+	o.collect(r)
+	set, long := o.tree.Set, len(o.items) >= o.sortRows
+	if long {
+		o.sort(r.first)
+		set = o.inOrder(r.first)
 	}
-	o.publish(b.first + uint32(b.rows))
-	o.trim()
+	if set == nil {
+		o.merge(r.first)
+	} else {
+		for at := 0; at < len(o.items); at += insertStep {
+			o.insert(r.first, o.items[at:min(at+insertStep, len(o.items))], set)
+		}
+	}
+	o.publish(r.first + uint32(r.rows))
+	o.trim(long)
 	return nil
 }
 
-// trim drops scratch that an unusually large batch has left, and counts the rest.
-func (o *ordered) trim() {
+// trim drops scratch that a long run or an unusually large batch has left, and counts
+// the rest.
+func (o *ordered) trim(long bool) {
 	o.key = nil
-	n := cap(o.words)*8 + cap(o.items)*int(unsafe.Sizeof(item{})) + cap(o.keys) + cap(o.ends)*8
-	if n > scratchMax {
-		o.words, o.items, o.keys, o.ends, n = nil, nil, nil, nil, 0
+	n := cap(o.words)*8 + (cap(o.items)+cap(o.spare))*int(unsafe.Sizeof(item{})) + cap(o.keys) + cap(o.ends)*8
+	if long || n > scratchMax {
+		o.words, o.items, o.spare, o.keys, o.ends, n = nil, nil, nil, nil, nil, 0
 	}
 	o.size.scratch.Store(int64(n))
 }
 
-// collect fills items, and keys where heads do not decide, from a batch.
-func (o *ordered) collect(b *batch) {
-	o.items = o.items[:0]
-	if o.codec.Fixed() {
-		o.collectWords(b)
-	} else {
-		o.collectKeys(b)
+// collect fills items, and keys where heads do not decide, from a run.
+func (o *ordered) collect(r *run) {
+	o.items = slices.Grow(o.items[:0], r.rows)
+	if !o.codec.Fixed() {
+		o.collectKeys(r)
+		return
+	}
+	for i := range r.batches {
+		o.collectWords(&r.batches[i])
 	}
 }
 
@@ -190,36 +205,45 @@ func (o *ordered) collectWords(b *batch) {
 	}
 }
 
-func (o *ordered) collectKeys(b *batch) {
-	o.keys, o.ends = o.keys[:0], o.ends[:0]
-	for row := range b.rows {
-		if !b.isDead(row) {
-			o.keys = o.codec.AppendRow(o.keys, b.rec, row)
+func (o *ordered) collectKeys(r *run) {
+	o.keys, o.ends = o.keys[:0], slices.Grow(o.ends[:0], r.rows)
+	for i := range r.batches {
+		b := &r.batches[i]
+		for row := range b.rows {
+			if !b.isDead(row) {
+				o.keys = o.codec.AppendRow(o.keys, b.rec, row)
+			}
+			o.ends = append(o.ends, len(o.keys))
 		}
-		o.ends = append(o.ends, len(o.keys))
 	}
-	o.follow(b)
-	for row := range b.rows {
+	o.follow(r)
+	for row := range r.rows {
 		if key := o.rowKey(row); len(key) > 0 {
-			o.items = append(o.items, o.lead.item(o.codec, key, b.first+uint32(row)))
+			o.items = append(o.items, o.lead.item(o.codec, key, r.first+uint32(row)))
 		}
 	}
 }
 
-func (o *ordered) insert(first uint32, items []item) {
+func (o *ordered) insert(first uint32, items []item, set func(item) (item, bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, it := range items {
-		if it.tag&complete == 0 {
-			o.slot = it.slot
-			o.key = o.rowKey(int(it.slot - first))
-		}
-		o.tree.Set(it)
+		o.compareAs(first, it)
+		set(it)
 	}
 	o.size.observe(o.tree)
 }
 
-// rowKey is the encoded key of a row of the batch.
+// compareAs makes an item of the run that starts at slot first the one that is
+// being inserted.
+func (o *ordered) compareAs(first uint32, it item) {
+	if it.tag&complete == 0 {
+		o.slot = it.slot
+		o.key = o.rowKey(int(it.slot - first))
+	}
+}
+
+// rowKey is the encoded key of a row of the run.
 func (o *ordered) rowKey(row int) []byte {
 	start := 0
 	if row > 0 {

@@ -39,20 +39,26 @@ func newPrimary(s *Spec, rows Rows, v *versions) *primary {
 	return p
 }
 
-func (p *primary) apply(b *batch) error {
-	p.versions.grow(uint64(b.first) + uint64(b.rows))
+func (p *primary) apply(r *run) error {
+	p.versions.grow(uint64(r.first) + uint64(r.rows))
+	for i := range r.batches {
+		p.applyBatch(&r.batches[i])
+	}
+	return nil
+}
+
+func (p *primary) applyBatch(b *batch) {
 	if p.spec.key.Fixed() {
 		p.words = p.spec.key.Words(p.words[:0], b.rec)
 		for row, w := range p.words {
 			p.insert(b, row, p.spec.hashWord(w))
 		}
-		return nil
+		return
 	}
 	for row := range b.rows {
 		p.enc = p.spec.key.AppendRow(p.enc[:0], b.rec, row)
 		p.insert(b, row, p.spec.hashBytes(p.enc))
 	}
-	return nil
 }
 
 // insert makes the row the newest version of its key, whose hash is given.

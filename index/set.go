@@ -43,7 +43,15 @@ type member struct {
 	failed atomic.Pointer[FailedError]
 }
 
-// batch is a batch on its way through Apply.
+// run is consecutive batches on their way through Apply.
+type run struct {
+	batches []batch
+	first   uint32
+	rows    int
+	one     [1]batch // room for batches
+}
+
+// batch is one of them.
 type batch struct {
 	rec   arrow.RecordBatch
 	first uint32
@@ -95,8 +103,38 @@ const parallelRows = 1024
 // skips the indexes that have taken it already. The primary key cannot be done
 // without.
 func (s *Set) Apply(rec arrow.RecordBatch, firstSlot uint32) error {
-	rows := rec.NumRows()
-	end := uint64(firstSlot) + uint64(rows)
+	r := &run{first: firstSlot}
+	r.batches = r.one[:0]
+	s.extend(r, rec)
+	return s.apply(r)
+}
+
+// ApplyRun is Apply for consecutive batches, as if they were one: Applied moves
+// once, behind the last of them, and after a failure the same run is applied
+// again. Long runs take a fraction of the time that their batches take one by one,
+// from some ten thousand rows on. While a run is applied, an ordered index needs up
+// to 40 bytes a row and the encoded keys, and where the run is as large as what
+// is there already, as much again as the index holds.
+func (s *Set) ApplyRun(recs []arrow.RecordBatch, firstSlot uint32) error {
+	r := &run{first: firstSlot, batches: make([]batch, 0, len(recs))}
+	for _, rec := range recs {
+		s.extend(r, rec)
+	}
+	return s.apply(r)
+}
+
+// extend adds a batch to a run. Rows beyond what slots can number are left to
+// apply to refuse.
+func (s *Set) extend(r *run, rec arrow.RecordBatch) {
+	r.batches = append(r.batches, batch{
+		rec: rec, first: r.first + uint32(r.rows), rows: int(rec.NumRows()), dead: s.tombstones(rec),
+	})
+	r.rows += int(rec.NumRows())
+}
+
+func (s *Set) apply(r *run) error {
+	firstSlot := r.first
+	end := uint64(firstSlot) + uint64(r.rows)
 	if applied := s.applied.Load(); firstSlot != applied {
 		return &ApplyError{Index: allIndexes, Err: fmt.Errorf("batch at slot %d, expected %d", firstSlot, applied)}
 	}
@@ -107,8 +145,7 @@ func (s *Set) Apply(rec arrow.RecordBatch, firstSlot uint32) error {
 	if err != nil {
 		return err
 	}
-	b := &batch{rec: rec, first: firstSlot, rows: int(rows), dead: s.tombstones(rec)}
-	if err := applyAll(todo, b); err != nil {
+	if err := applyAll(todo, r); err != nil {
 		return err
 	}
 	s.applied.Store(uint32(end))
@@ -133,19 +170,19 @@ func (s *Set) due(end uint32) ([]*member, error) {
 	return todo, nil
 }
 
-// applyAll gives a batch to every member; the first failure, in the members'
+// applyAll gives a run to every member; the first failure, in the members'
 // order, is returned after all have ended.
-func applyAll(todo []*member, b *batch) error {
-	if len(todo) < 2 || b.rows*len(todo) < parallelRows {
+func applyAll(todo []*member, r *run) error {
+	if len(todo) < 2 || r.rows*len(todo) < parallelRows {
 		for _, m := range todo {
-			m.apply(b)
+			m.apply(r)
 		}
 	} else {
 		var wg sync.WaitGroup
 		for _, m := range todo[1:] {
-			wg.Go(func() { m.apply(b) })
+			wg.Go(func() { m.apply(r) })
 		}
-		todo[0].apply(b)
+		todo[0].apply(r)
 		wg.Wait()
 	}
 	for _, m := range todo {
@@ -156,17 +193,17 @@ func applyAll(todo []*member, b *batch) error {
 	return nil
 }
 
-func (m *member) apply(b *batch) {
+func (m *member) apply(r *run) {
 	defer func() {
 		if v := recover(); v != nil {
 			m.broken = &ApplyError{Index: m.name, Err: &PanicError{Value: v, Stack: debug.Stack()}}
 		}
 	}()
-	if err := m.impl.apply(b); err != nil {
+	if err := m.impl.apply(r); err != nil {
 		m.broken = &ApplyError{Index: m.name, Err: err}
 		return
 	}
-	m.next = b.first + uint32(b.rows)
+	m.next = r.first + uint32(r.rows)
 }
 
 // tombstones is the tombstone column if any row of the batch is one.

@@ -67,17 +67,17 @@ func TestQ01NewestVersion(t *testing.T) {
 // faulty is an index that fails when told to.
 type faulty struct {
 	kind
-	do func(b *batch) error
+	do func(r *run) error
 }
 
-func (x *faulty) apply(b *batch) error {
-	if err := x.do(b); err != nil {
+func (x *faulty) apply(r *run) error {
+	if err := x.do(r); err != nil {
 		return err
 	}
-	return x.kind.apply(b)
+	return x.kind.apply(r)
 }
 
-func (f *fixture) breakIndex(name string, do func(b *batch) error) {
+func (f *fixture) breakIndex(name string, do func(r *run) error) {
 	m := f.set.byName[name]
 	m.impl = &faulty{m.impl, do}
 }
@@ -88,10 +88,10 @@ func (f *fixture) breakIndex(name string, do func(b *batch) error) {
 func TestApplyFailure(t *testing.T) {
 	boom := errors.New("boom")
 	for _, rows := range []int{3, parallelRows} {
-		for name, do := range map[string]func(b *batch) error{
-			"error": func(b *batch) error { return boom },
-			"panic": func(b *batch) error { panic(boom) },
-			"fault": func(b *batch) error { _ = b.rec.Column(1 << 20); return nil },
+		for name, do := range map[string]func(r *run) error{
+			"error": func(r *run) error { return boom },
+			"panic": func(r *run) error { panic(boom) },
+			"fault": func(r *run) error { _ = r.batches[0].rec.Column(1 << 20); return nil },
 		} {
 			t.Run(fmt.Sprintf("%s/%d", name, rows), func(t *testing.T) {
 				sc := testSchema(true)
@@ -152,7 +152,7 @@ func TestPrimaryKeyFailure(t *testing.T) {
 	sc := testSchema(true)
 	rec := batchOf(t, sc, []row{{id: 1}})
 	f := newFixture(mustBind(t, sc, cols("id")))
-	f.breakIndex(PrimaryKey, func(*batch) error { panic("x") })
+	f.breakIndex(PrimaryKey, func(*run) error { panic("x") })
 	first := f.rows.add(rec)
 	for range 2 {
 		if err := f.set.Apply(rec, first); !errors.Is(err, ErrInternal) {

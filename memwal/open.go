@@ -151,6 +151,9 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 	if err != nil {
 		return proof, nil, err
 	}
+	if err := loader.Settle(); err != nil {
+		return proof, nil, err
+	}
 	c.owner = got.manifest.Owner()
 	c.opened.tail = got.tail
 	c.opened.replay = Replay{Loaded: loader.Loaded(), Duration: time.Since(start)}
@@ -158,7 +161,8 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 		// The rows of the log are durable, so nothing is kept of them.
 		return got.proof, []*memtable.Memtable{c.newTable(max(got.tail.Generation, 1), got.tail.NextRow)}, nil
 	}
-	return got.proof, loader.Tables(), nil
+	tables, err = loader.Tables()
+	return got.proof, tables, err
 }
 
 // loader rebuilds memtables from the log.

@@ -111,7 +111,11 @@ func witness(h wal.Header, distance, force, maxInFlight uint64) string {
 	return ""
 }
 
+// header reads the header of an object, which may have been fetched ahead.
 func (w *Walker) header(ctx context.Context, pos uint64) (wal.Header, error) {
+	if h, ok := w.ahead.header(pos); ok {
+		return h, nil
+	}
 	data, err := w.cfg.Store.Get(ctx, w.cfg.Dir+wal.Name(pos))
 	if err != nil {
 		return wal.Header{}, fmt.Errorf("read WAL entry %d: %w", pos, err)

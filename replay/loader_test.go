@@ -82,6 +82,16 @@ func checkCounted(t testing.TB, tables []*memtable.Memtable, n int) {
 	}
 }
 
+// settled takes the memtables from a loader.
+func settled(t testing.TB, l *Loader) []*memtable.Memtable {
+	t.Helper()
+	tables, err := l.Tables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tables
+}
+
 func release(tables []*memtable.Memtable) {
 	for _, m := range tables {
 		m.Release()
@@ -122,7 +132,7 @@ func TestR03_LoaderRotates(t *testing.T) {
 			if err := load(t, b.config(), l); err != nil {
 				t.Fatal(err)
 			}
-			tables := l.Tables()
+			tables := settled(t, l)
 			defer release(tables)
 			if got := layout(tables); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
@@ -165,7 +175,7 @@ func TestR03_LoaderNeverSplitsAnEntry(t *testing.T) {
 		if err := load(t, b.config(), l); err != nil {
 			t.Fatal(err)
 		}
-		tables := l.Tables()
+		tables := settled(t, l)
 		checkCounted(t, tables, int(b.at.NextRow))
 		last := uint64(0)
 		for _, m := range tables {
@@ -203,7 +213,7 @@ func TestR03_EntryOfSeveralBatches(t *testing.T) {
 	if err := load(t, b.config(), l); err != nil {
 		t.Fatal(err)
 	}
-	tables := l.Tables()
+	tables := settled(t, l)
 	defer release(tables)
 	if got, want := layout(tables), "1:0-1 2:1-7 3:7-8"; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -280,7 +290,7 @@ func TestR07_LoaderAdaptsEachEntry(t *testing.T) {
 	if err := load(t, b.config(), l); err != nil {
 		t.Fatal(err)
 	}
-	tables := l.Tables()
+	tables := settled(t, l)
 	defer release(tables)
 	checkCounted(t, tables, 5)
 	for i := range tables[0].Batches() {
@@ -333,7 +343,7 @@ func TestR15_IndexThatFailsInReplayFailsAlone(t *testing.T) {
 	if err := load(t, b.config(), l); err != nil {
 		t.Fatal(err)
 	}
-	tables := l.Tables()
+	tables := settled(t, l)
 	defer release(tables)
 	checkCounted(t, tables, 9)
 	if want := []string{"bad of 1", "bad of 2"}; !slices.Equal(failures, want) {
@@ -362,8 +372,16 @@ func TestR15_IndexThatFailsInReplayFailsAlone(t *testing.T) {
 	cfg.OnIndexError = func(_ *memtable.Memtable, err error) error { return err }
 	l = NewLoader(cfg)
 	defer l.Close()
-	if err := load(t, b.config(), l); !errors.Is(err, index.ErrInternal) || !strings.Contains(err.Error(), "WAL entry 2") {
-		t.Errorf("got %v, want the index's failure at entry 2", err)
+	if err := load(t, b.config(), l); err != nil && !errors.Is(err, index.ErrInternal) {
+		t.Error(err)
+	}
+	for range 2 { // it stays
+		if _, err := l.Tables(); !errors.Is(err, index.ErrInternal) || !strings.Contains(err.Error(), "WAL entries 2 to 3") {
+			t.Errorf("got %v, want the index's failure in entries 2 to 3", err)
+		}
+		if err := l.Settle(); !errors.Is(err, index.ErrInternal) {
+			t.Errorf("settle: %v", err)
+		}
 	}
 }
 
@@ -393,7 +411,7 @@ func TestR13_LoaderLeaksNoMemory(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 				if end == "tables" {
-					release(l.Tables())
+					release(settled(t, l))
 				}
 				l.Close()
 			})

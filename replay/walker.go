@@ -28,11 +28,20 @@ type Config struct {
 	// Listed is a listing of the log made before the walk, see List. It only
 	// steers what is fetched ahead: positions that it lacks are visited too.
 	Listed Listing
-	// Budget bounds the bytes fetched ahead, Fetches the requests in flight.
-	// One object is fetched however large it is. Defaults: 64 MiB and 8.
-	Budget  int64
+	// Speculate asks for positions that are not listed ahead: one, and twice as
+	// many after each object that was there, up to Fetches. At an empty position it
+	// falls back to one. It is for those who follow a log without listing it. The
+	// size of such an object is not known, so the largest one seen is reserved.
+	Speculate bool
+	// Budget bounds the bytes that are ahead, fetched or decoded. One entry is
+	// taken in however large it is. Default: 64 MiB.
+	Budget int64
+	// Fetches bounds the requests in flight. Default: 24. With fewer, a log of many small
+	// entries takes longer in a store that answers after tens of milliseconds;
+	// more gain little, and each is a connection.
 	Fetches int
-	// Allocator serves compressed entries. Default: memory.DefaultAllocator.
+	// Allocator serves compressed entries, from several goroutines at once.
+	// Default: memory.DefaultAllocator.
 	Allocator memory.Allocator
 }
 
@@ -45,8 +54,9 @@ type Item struct {
 	Size     int64
 }
 
-// List lists the log below dir completely. Keys that are not positions are
-// ignored: other programs may keep files there.
+// List lists the log below dir completely, in whatever order and pages the store
+// gives it. Keys that are not positions are ignored: other programs may keep
+// files there.
 func List(ctx context.Context, store objstore.Reader, dir string) (Listing, error) {
 	var l Listing
 	for o, err := range store.List(ctx, dir) {
@@ -58,7 +68,8 @@ func List(ctx context.Context, store objstore.Reader, dir string) (Listing, erro
 		}
 	}
 	slices.SortFunc(l, func(a, b Item) int { return cmp.Compare(a.Position, b.Position) })
-	return l, nil
+	// A store may show an object on two pages.
+	return slices.CompactFunc(l, func(a, b Item) bool { return a.Position == b.Position }), nil
 }
 
 // above returns the items above pos.
@@ -78,52 +89,43 @@ type Step struct {
 
 // Walker visits the log. It is not for concurrent use. Close it.
 type Walker struct {
-	cfg    Config
-	next   uint64
-	chain  *wal.Chain
-	ahead  Listing // listed, not yet asked for
-	queue  []*fetch
-	queued int64 // bytes of queue
-	ctx    context.Context
-	stop   context.CancelFunc
+	cfg   Config
+	next  uint64
+	chain *wal.Chain
+	ahead *ahead
 }
 
-// fetch is one object on its way.
-type fetch struct {
-	pos  uint64
-	size int64
-	done chan struct{}
-	data []byte
-	err  error
-}
-
-// NewWalker starts above cfg.From. Fetching ahead goes on until the walker
-// is closed.
+// NewWalker starts above cfg.From, and to fetch and decode at once. That goes on
+// beside the caller until the walker is closed.
 func NewWalker(cfg Config) *Walker {
 	if cfg.Budget <= 0 {
 		cfg.Budget = 64 << 20
 	}
 	if cfg.Fetches <= 0 {
-		cfg.Fetches = 8
+		cfg.Fetches = 24
 	}
 	if cfg.Allocator == nil {
 		cfg.Allocator = memory.DefaultAllocator
 	}
-	w := &Walker{
-		cfg: cfg, next: cfg.From.Position + 1, chain: wal.NewChain(cfg.From),
-		ahead: cfg.Listed.above(cfg.From.Position),
-	}
-	w.ctx, w.stop = context.WithCancel(context.Background())
+	w := &Walker{cfg: cfg, next: cfg.From.Position + 1, chain: wal.NewChain(cfg.From)}
+	w.ahead = newAhead(cfg, w.next)
+	w.ahead.relist(cfg.Listed)
 	return w
 }
 
-// Close ends the fetches in flight and waits for them.
-func (w *Walker) Close() {
-	w.stop()
-	for _, f := range w.queue {
-		<-f.done
-	}
-	w.queue = nil
+// Close ends what is under way, waits for it, and releases what was decoded and
+// not handed over. Calling it again does nothing.
+func (w *Walker) Close() { w.ahead.close() }
+
+// Relist replaces the listing, which steers and which CheckHole takes as
+// evidence, and the epoch. listed must have been made after the one before. Objects
+// that are here or on their way are kept. Positions that were found empty
+// before are asked for again: only so does CheckHole's argument hold, that what a
+// listing shows above an empty position was put before that was found empty.
+// Relist(nil, epoch) does just that for a walk without a listing.
+func (w *Walker) Relist(listed Listing, epoch uint64) {
+	w.cfg.Listed, w.cfg.Epoch = listed, epoch
+	w.ahead.relist(listed)
 }
 
 // Position is the position that the next Step visits.
@@ -134,19 +136,37 @@ func (w *Walker) Position() uint64 { return w.next }
 func (w *Walker) Tuple() wal.Tuple { return w.chain.Tuple() }
 
 // Next visits the next position. At the first empty one it returns nil and
-// stays there: called again it looks again.
+// stays there, and so it does with an error: called again it looks again. Until
+// then no request is sent.
+//
+// A position is taken for empty only if it was asked for after the last Relist
+// and after the last Next that returned no Step.
 func (w *Walker) Next(ctx context.Context) (*Step, error) {
-	data, err := w.get(ctx)
-	if errors.Is(err, objstore.ErrNotExist) {
-		return nil, nil
+	s, err := w.visit(ctx)
+	if s == nil {
+		w.ahead.rest(err == nil)
+		return nil, err
 	}
+	w.next++
+	w.ahead.step()
+	return s, nil
+}
+
+// visit judges the entry at next; nil if there is none.
+func (w *Walker) visit(ctx context.Context) (*Step, error) {
+	f, err := w.ahead.take(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read WAL entry %d: %w", w.next, err)
 	}
-	e, err := wal.Decode(data, wal.DecodeOptions{Allocator: w.cfg.Allocator})
-	if err != nil {
-		return nil, wal.AtPosition(err, w.next)
+	switch {
+	case errors.Is(f.err, objstore.ErrNotExist):
+		return nil, nil
+	case errors.Is(f.err, wal.ErrCorrupt):
+		return nil, wal.AtPosition(f.err, w.next)
+	case f.err != nil:
+		return nil, fmt.Errorf("read WAL entry %d: %w", w.next, f.err)
 	}
+	e := f.entry
 	if w.cfg.Epoch > 0 && e.Header.Epoch > w.cfg.Epoch {
 		e.Release()
 		return nil, manifest.FencedBy(w.cfg.Epoch, e.Header.Epoch)
@@ -156,46 +176,5 @@ func (w *Walker) Next(ctx context.Context) (*Step, error) {
 		e.Release()
 		return nil, err
 	}
-	s := &Step{Position: w.next, Live: verdict == wal.Live, Size: int64(len(data)), Entry: e}
-	w.next++
-	return s, nil
-}
-
-// get returns the object at w.next, from what was fetched ahead if it is there.
-func (w *Walker) get(ctx context.Context) ([]byte, error) {
-	w.fill()
-	if len(w.queue) == 0 || w.queue[0].pos != w.next {
-		return w.cfg.Store.Get(ctx, w.cfg.Dir+wal.Name(w.next))
-	}
-	f := w.queue[0]
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	w.queue = w.queue[1:]
-	w.queued -= f.size
-	return f.data, f.err
-}
-
-// fill starts fetches up to the bounds. A listed position that is passed by
-// (the caller met it unlisted first) is dropped.
-func (w *Walker) fill() {
-	for len(w.ahead) > 0 && w.ahead[0].Position < w.next {
-		w.ahead = w.ahead[1:]
-	}
-	for len(w.ahead) > 0 && len(w.queue) < w.cfg.Fetches {
-		it := w.ahead[0]
-		if len(w.queue) > 0 && w.queued+it.Size > w.cfg.Budget {
-			return
-		}
-		w.ahead = w.ahead[1:]
-		f := &fetch{pos: it.Position, size: it.Size, done: make(chan struct{})}
-		w.queue = append(w.queue, f)
-		w.queued += it.Size
-		go func() {
-			defer close(f.done)
-			f.data, f.err = w.cfg.Store.Get(w.ctx, w.cfg.Dir+wal.Name(f.pos))
-		}()
-	}
+	return &Step{Position: w.next, Live: verdict == wal.Live, Size: f.size, Entry: e}, nil
 }

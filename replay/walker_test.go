@@ -133,7 +133,7 @@ func TestR10_WalkerFetchesAheadWithinItsBounds(t *testing.T) {
 		{"the budget holds one", 1.5, 8, 1},
 		{"the budget holds three", 3.5, 8, 3},
 		{"the budget holds more than may be in flight", 100, 5, 5},
-		{"defaults", 0, 0, 8},
+		{"defaults", 0, 0, 24},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -141,26 +141,24 @@ func TestR10_WalkerFetchesAheadWithinItsBounds(t *testing.T) {
 				for range 30 {
 					b.data(200)
 				}
-				size := b.list()[1].Size
+				size, largest := b.list()[1].Size, int64(0)
+				for _, it := range b.list() {
+					largest = max(largest, it.Size)
+				}
 				g := newGated(b)
 				cfg := b.config()
 				cfg.Store, cfg.Budget, cfg.Fetches = g, int64(c.entries*float64(size)), c.fetches
 				cfg.From = wal.Tuple{Position: 1, Epoch: 1, PutID: fenceID(t, b), Generation: 1}
 				w := NewWalker(cfg)
 				defer w.Close()
-				if n, _, _ := g.state(); n != 0 {
-					t.Errorf("%d requests before the first step", n)
+				synctest.Wait() // it starts before the first step
+				if n, _, flying := g.state(); n != c.want || flying != c.want {
+					t.Errorf("%d requests, %d of them in flight; want %d", n, flying, c.want)
 				}
-				go func() {
-					synctest.Wait()
-					if n, _, flying := g.state(); n != c.want || flying != c.want {
-						t.Errorf("%d requests, %d of them in flight; want %d", n, flying, c.want)
-					}
-					close(g.open)
-				}()
-				limit := max(cfg.Budget, size)
+				close(g.open)
+				limit := cfg.Budget + largest
 				if cfg.Budget == 0 {
-					limit = 8 * size
+					limit = windowFactor * 24 * largest
 				}
 				for seen := int64(0); ; {
 					s, err := w.Next(t.Context())

@@ -28,6 +28,19 @@ func DecodeHeader(data []byte) (Header, error) {
 	return h, nil
 }
 
+// Expansion returns the bytes that [Decode] is going to allocate for compressed
+// bodies, as the entry says itself; 0 if nothing is compressed. It reads no
+// body. Of a damaged entry it counts what lies before the damage, at which Decode
+// stops, too.
+func Expansion(data []byte, o DecodeOptions) int64 {
+	s := stream{data: data, maxExpanded: o.withDefaults().MaxExpanded}
+	for {
+		if _, _, err := s.next(); err != nil {
+			return s.allocated
+		}
+	}
+}
+
 // schemaMessage reads the first message, which must be a schema.
 func (s *stream) schemaMessage() error {
 	_, _, err := s.next()

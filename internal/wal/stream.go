@@ -23,6 +23,8 @@ type stream struct {
 	pos      int
 	ended    bool // the end marker was read
 	expanded int64
+	// allocated is expanded with each buffer rounded up as arrow-go does.
+	allocated int64
 	// maxExpanded bounds the bytes that compressed buffers expand to.
 	maxExpanded int64
 
@@ -154,6 +156,7 @@ func (s *stream) checkCompressed(body []byte) error {
 			return fmt.Errorf("compressed buffer %d expands to %d bytes, the bound for an entry is %d", i, size, s.maxExpanded)
 		}
 		s.expanded += size
+		s.allocated += (size + 63) &^ 63
 		if codec == codecZstd {
 			var h zstd.Header
 			if err := h.Decode(raw[8:]); err != nil {
