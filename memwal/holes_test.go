@@ -103,8 +103,15 @@ func TestR14_HoleThatAppearsDuringOpen(t *testing.T) {
 	for pos := uint64(1); pos <= 10; pos++ {
 		inner, _ := twoEpochs(t)
 		store := over(inner)
+		// What an open fetches ahead of its claim comes late.
+		held, release := hold()
+		store.on(objstore.OpGet, "/manifest/", 1, func(_ context.Context, apply func() error) error {
+			store.on(objstore.OpGet, "/wal/", always, held)
+			return apply()
+		})
 		store.on(objstore.OpPutIfAbsent, "/manifest/", 1, func(_ context.Context, apply func() error) error {
 			deleteRaw(t, inner, layoutOf(testShard).wal+wal.Name(pos))
+			release()
 			return apply()
 		})
 		if unclaimed := checkHole(t, store, pos); unclaimed {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"runtime/pprof"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -102,6 +103,7 @@ type shardIO struct {
 	log      *manifest.Log
 	opts     Options
 	trace    telemetry.Tracer
+	labels   pprof.LabelSet
 }
 
 func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
@@ -114,7 +116,7 @@ func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 	counted := objstore.WithRetry(ceiling.Meter(objstore.WithCounters(store, counters)), retry)
 	dirs := layoutOf(shard)
 	return shardIO{
-		store: counted, counters: counters, ceiling: ceiling, dirs: dirs, opts: o, trace: o.tracer(shard),
+		store: counted, counters: counters, ceiling: ceiling, dirs: dirs, opts: o, trace: o.tracer(shard), labels: labels(shard),
 		log: manifest.New(counted, dirs.manifest, &manifest.Options{OwnershipCheckAfter: o.OwnershipCheckAfter}),
 	}
 }
@@ -122,7 +124,7 @@ func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 func (s shardIO) takeover() *takeover {
 	return &takeover{
 		store: s.store, dirs: s.dirs, log: s.log, budget: s.opts.ReplayBytes,
-		mem: s.opts.Allocator, logger: s.opts.Logger, trace: s.trace,
+		mem: s.opts.Allocator, logger: s.opts.Logger, labels: s.labels, trace: s.trace,
 	}
 }
 

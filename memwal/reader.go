@@ -229,7 +229,7 @@ func openReader(ctx context.Context, store objstore.Store, shard uuid.UUID, opts
 		OnIndexError: indexFailer(r.logger),
 	})
 	r.publish()
-	if err := r.Refresh(ctx); err != nil {
+	if err := r.refresh(ctx, func() {}); err != nil {
 		return nil, err
 	}
 	r.export()
@@ -251,7 +251,7 @@ func checkReadable(m *manifest.Manifest) error {
 func (r *Reader) walk(listed replay.Listing) replay.Config {
 	return replay.Config{
 		Store: r.store, Dir: r.dirs.wal, From: r.seen.RowsFloor(), Listed: listed,
-		Budget: r.opts.ReplayBytes / 2, Allocator: r.mem,
+		Budget: r.opts.ReplayBytes / 2, Speculate: true, Allocator: r.mem,
 	}
 }
 
@@ -335,7 +335,16 @@ func (r *Reader) Close() {
 // store, or of ctx, call it again. ErrLogTruncated, ErrReaderFull and the errors
 // of a damaged log stay. A writer that takes the shard over, and the recycling of
 // what the reader has read already, change nothing.
-func (r *Reader) Refresh(ctx context.Context) (err error) {
+func (r *Reader) Refresh(ctx context.Context) error {
+	return r.refresh(ctx, func() {
+		// What an earlier call found empty may be there now.
+		r.round.end = false
+		r.walker.Relist(nil, 0)
+	})
+}
+
+// refresh calls begin, and then reads to the end of the log.
+func (r *Reader) refresh(ctx context.Context, begin func()) (err error) {
 	ctx, span := r.trace.Start(ctx, "memwal.refresh")
 	defer func(before uint64) {
 		if span.On() {
@@ -355,7 +364,7 @@ func (r *Reader) Refresh(ctx context.Context) (err error) {
 		err = errReaderClosed
 	}
 	if err == nil {
-		r.round.end = false // what an earlier call found empty may be there now
+		begin()
 	}
 	for err == nil {
 		var end bool

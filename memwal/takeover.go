@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type takeover struct {
 	budget int64
 	mem    memory.Allocator
 	logger *slog.Logger
+	labels pprof.LabelSet
 	trace  telemetry.Tracer
 }
 
@@ -84,41 +86,20 @@ func (t *takeover) run(ctx context.Context, p plan) (taken, error) {
 	return taken{}, fmt.Errorf("gave up after %d attempts: %w", maxTakeovers, err)
 }
 
-func (t *takeover) once(outer context.Context, p plan) (_ taken, err error) {
-	ctx, claiming := t.trace.Start(outer, "memwal.claim")
-	defer func() { claiming.End(err) }()
-	cur, listed, err := t.look(ctx)
+func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
+	claimed, w, err := t.seize(ctx, p)
 	if err != nil {
 		return taken{}, err
 	}
-	if err := t.precheck(ctx, cur, listed); err != nil {
-		return taken{}, err
-	}
-	// The probe writes, so it comes after everything that may refuse the shard.
-	if _, err := p.next(cur); err != nil {
-		return taken{}, err
-	}
-	if p.probe != "" {
-		if err := objstore.Probe(ctx, t.store, p.probe); err != nil {
-			return taken{}, err
-		}
-	}
-	claimed, err := t.claim(ctx, p, cur)
-	if err != nil {
-		return taken{}, err
-	}
-	claiming.End(nil)
+	defer w.Close()
 	var hint sync.WaitGroup
-	hint.Go(func() { t.log.WriteHint(outer, claimed.Version) })
+	hint.Go(func() { t.log.WriteHint(ctx, claimed.Version) })
 	defer hint.Wait()
 	visit, err := p.load(claimed)
 	if err != nil {
 		return taken{}, err
 	}
-	ctx, visit, replayed := traceReplay(outer, t.trace, visit)
-	tail, err := t.walk(ctx, claimed, visit)
-	replayed(err)
-	ctx = outer
+	tail, err := t.walk(ctx, claimed, w, visit)
 	if errors.Is(err, errStartOver) {
 		// Only the owner may claim again: a peer that claimed after us stays.
 		if lost := t.log.Check(ctx, claimed.Owner()); lost != nil {
@@ -129,6 +110,42 @@ func (t *takeover) once(outer context.Context, p plan) (_ taken, err error) {
 		return taken{}, err
 	}
 	return t.confirm(ctx, claimed, tail)
+}
+
+// seize checks everything that can be checked, and commits the claim. It also
+// returns the walker that is going to read the log: it has begun to fetch when
+// nothing spoke against the claim any more. The caller closes it.
+func (t *takeover) seize(outer context.Context, p plan) (_ *manifest.Manifest, _ *replay.Walker, err error) {
+	ctx, span := t.trace.Start(outer, "memwal.claim")
+	defer func() { span.End(err) }()
+	cur, listed, err := t.look(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := t.precheck(ctx, cur, listed); err != nil {
+		return nil, nil, err
+	}
+	next, err := p.next(cur)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := replay.NewWalker(replay.Config{
+		Store: t.store, Dir: t.dirs.wal, From: next.RowsFloor(), Listed: listed,
+		Budget: t.budget, Allocator: t.mem, Context: pprof.WithLabels(outer, t.labels),
+	})
+	defer func() {
+		if err != nil {
+			w.Close()
+		}
+	}()
+	// The probe writes, so it comes after everything that may refuse the shard.
+	if p.probe != "" {
+		if err := objstore.Probe(ctx, t.store, p.probe); err != nil {
+			return nil, nil, err
+		}
+	}
+	claimed, err := t.claim(ctx, p, cur)
+	return claimed, w, err
 }
 
 // look reads the newest manifest and lists the log, at the same time.
@@ -221,18 +238,16 @@ func boundsOf(m *manifest.Manifest) replay.Bounds {
 }
 
 // walk gives the log's entries to visit and puts the fence at its end.
-func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, visit func(*replay.Step) error) (wal.Tuple, error) {
+func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, w *replay.Walker, visit func(*replay.Step) error) (_ wal.Tuple, err error) {
+	ctx, visit, ended := traceReplay(ctx, t.trace, visit)
+	defer func() { ended(err) }()
 	// Listed before the walk: what the listing shows above a position was put
 	// before the walk finds that position empty.
 	listed, err := replay.List(ctx, t.store, t.dirs.wal)
 	if err != nil {
 		return wal.Tuple{}, err
 	}
-	w := replay.NewWalker(replay.Config{
-		Store: t.store, Dir: t.dirs.wal, From: m.RowsFloor(), Epoch: m.Epoch,
-		Listed: listed, Budget: t.budget, Allocator: t.mem,
-	})
-	defer w.Close()
+	w.Relist(listed, m.Epoch)
 	for {
 		s, err := w.Next(ctx)
 		if err != nil {

@@ -3,6 +3,7 @@ package memwal
 import (
 	"context"
 	"log/slog"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,11 @@ func (o *Options) tracer(shard uuid.UUID) telemetry.Tracer {
 
 func tracerOf(p trace.TracerProvider, shard uuid.UUID) telemetry.Tracer {
 	return telemetry.NewTracer(p, scope, attrShard.String(shard.String()))
+}
+
+// labels are the pprof labels of everything that is done for a shard.
+func labels(shard uuid.UUID) pprof.LabelSet {
+	return pprof.Labels("memwal.shard", shard.String())
 }
 
 // export registers the instruments of a reader.

@@ -89,15 +89,14 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 		m.Release() // the view holds them
 	}
 
-	labels := pprof.Labels("memwal.shard", c.shard.String())
-	background := pprof.WithLabels(context.Background(), labels)
+	background := pprof.WithLabels(context.Background(), labels(c.shard))
 	applier := memtable.NewApplier(c.live, c.cursors)
 	c.flusher = flusher.New(flusher.Config{
 		Store: c.store, Dir: layoutOf(c.shard).wal, Schema: c.table.Schema,
 		Encode: encodeOptions(c.opts), Epoch: c.owner.Epoch, Tail: c.opened.tail, Proof: proof,
 		Live: c.live, Cursors: c.cursors,
 		CheckOwner: func(ctx context.Context) error { return c.log.Check(ctx, c.owner) },
-		OnFail:     c.poison, OnDurable: c.evictDurable, OnAppend: c.watch.append, Labels: labels,
+		OnFail:     c.poison, OnDurable: c.evictDurable, OnAppend: c.watch.append, Labels: labels(c.shard),
 		Ceiling:  c.ceiling,
 		Interval: max(c.opts.FlushInterval, 0), FlushBytes: c.opts.FlushBytes,
 		MaxEntryBytes: c.opts.MaxEntryBytes, MaxInFlight: c.opts.MaxInFlight,

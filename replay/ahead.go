@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"sync"
 
@@ -83,7 +84,10 @@ const (
 )
 
 // absent tells that the position was found empty.
-func (f *fetch) absent() bool { return f.state == ended && errors.Is(f.err, objstore.ErrNotExist) }
+func (f *fetch) absent() bool { return f.failed() && errors.Is(f.err, objstore.ErrNotExist) }
+
+// failed tells that nothing was brought in.
+func (f *fetch) failed() bool { return f.state == ended && f.err != nil }
 
 func newAhead(cfg Config, next uint64) *ahead {
 	a := &ahead{
@@ -91,7 +95,7 @@ func newAhead(cfg Config, next uint64) *ahead {
 		decode: wal.DecodeOptions{Allocator: cfg.Allocator}, decoders: runtime.GOMAXPROCS(0),
 		next: next, depth: 1,
 	}
-	a.ctx, a.stop = context.WithCancel(context.Background())
+	a.ctx, a.stop = context.WithCancel(context.WithoutCancel(cfg.Context))
 	return a
 }
 
@@ -176,11 +180,11 @@ func (a *ahead) rest(empty bool) {
 	a.grantLocked()
 }
 
-// renewLocked begins a round: that a position is empty counts only if it was
-// asked for in this round. Objects never change, so those stay.
+// renewLocked begins a round: that a position is empty, or cannot be read, counts
+// only if it was asked for in this round. Objects never change, so those stay.
 func (a *ahead) renewLocked() {
 	a.round++
-	a.keepLocked(func(f *fetch) bool { return !f.absent() })
+	a.keepLocked(func(f *fetch) bool { return !f.failed() })
 }
 
 // keepLocked drops from the queue what keep refuses.
@@ -300,7 +304,9 @@ func (a *ahead) startLocked(i int, pos uint64, size int64) {
 	a.queue = slices.Insert(a.queue, i, f)
 	a.held += size
 	a.flying++
-	a.wg.Go(func() { a.run(f) })
+	a.wg.Go(func() {
+		pprof.Do(a.ctx, pprof.Labels("memwal.task", "replay-fetch"), func(context.Context) { a.run(f) })
+	})
 }
 
 // run brings an object in.

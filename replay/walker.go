@@ -40,6 +40,9 @@ type Config struct {
 	// entries takes longer in a store that answers after tens of milliseconds;
 	// more gain little, and each is a connection.
 	Fetches int
+	// Context has the values that the requests get: spans, labels. Its end does not
+	// matter, Close ends the requests. Default: none.
+	Context context.Context
 	// Allocator serves compressed entries, from several goroutines at once.
 	// Default: memory.DefaultAllocator.
 	Allocator memory.Allocator
@@ -104,6 +107,9 @@ func NewWalker(cfg Config) *Walker {
 	if cfg.Fetches <= 0 {
 		cfg.Fetches = 24
 	}
+	if cfg.Context == nil {
+		cfg.Context = context.Background()
+	}
 	if cfg.Allocator == nil {
 		cfg.Allocator = memory.DefaultAllocator
 	}
@@ -120,7 +126,7 @@ func (w *Walker) Close() { w.ahead.close() }
 // Relist replaces the listing, which steers and which CheckHole takes as
 // evidence, and the epoch. listed must have been made after the one before. Objects
 // that are here or on their way are kept. Positions that were found empty
-// before are asked for again: only so does CheckHole's argument hold, that what a
+// before, or could not be read, are asked for again: only so does CheckHole's argument hold, that what a
 // listing shows above an empty position was put before that was found empty.
 // Relist(nil, epoch) does just that for a walk without a listing.
 func (w *Walker) Relist(listed Listing, epoch uint64) {
