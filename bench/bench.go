@@ -28,6 +28,7 @@ type bench struct {
 	in     *input
 	feed   feed
 	store  *openedStore
+	base   *baseline // nil without -baseline
 	shard  uuid.UUID
 	report report
 }
@@ -102,15 +103,21 @@ func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 		b.feed.close()
 		return nil, err
 	}
+	if b.c.Baseline {
+		b.base = newBaseline(b.store.bare, b.shard.String(), b.c.InFlight)
+	}
 	return prof, nil
 }
 
-func (b *bench) teardown() error {
+func (b *bench) teardown() (err error) {
 	b.feed.close()
-	if err := b.store.Close(); err != nil {
-		return fmt.Errorf("close the store: %w", err)
+	if b.base != nil && b.store.lasting {
+		err = b.base.remove(context.Background(), b.store.plain)
 	}
-	return nil
+	if cerr := b.store.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("close the store: %w", cerr))
+	}
+	return err
 }
 
 // options translates the flags.
@@ -185,6 +192,9 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 		w: w, feed: b.feed, writers: b.c.Writers, async: int(b.c.Async), rate: b.c.Rate,
 		limit: b.c.Duration, flush: b.c.Indexed,
 	}
+	if b.base != nil {
+		in.slice = baselineSlice
+	}
 	runtime.GC() // of what the preparation left
 	if err := prof.start(); err != nil {
 		return fmt.Errorf("start the CPU profile: %w", err)
@@ -193,9 +203,7 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 	if width, ok := terminalWidth(b.stderr); ok {
 		stopBar = startBar(b.stderr, width, in, b.feed.rows()).stop
 	}
-	cpu, before := cpuTime(), b.store.counters.Snapshot()
-	err := in.run(ctx)
-	cpu, after := cpuTime()-cpu, b.store.counters.Snapshot()
+	err := b.ingest(ctx, in)
 	stopBar()
 	err = errors.Join(err, prof.heap())
 
@@ -209,9 +217,11 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 	err = errors.Join(err, prof.stop())
 
 	r.Rows, r.Batches, r.ArrowBytes = in.rows.Load(), in.batches.Load(), in.bytes.Load()
-	r.Bytes = int64(after.BytesWritten - before.BytesWritten)
-	r.Puts = int64(after.Puts() - before.Puts())
-	r.Seconds, r.CPUS, r.AckMS = in.elapsed.Seconds(), cpu.Seconds(), in.latency.values()
+	r.Seconds, r.AckMS = in.clock.elapsed().Seconds(), in.latency.values()
+	if b.base != nil {
+		r.BaselineMBPerS = b.base.mbPerS()
+		r.BaselinePutMS = b.base.latency.values()
+	}
 	r.PeakRSSMB = float64(peakMemory()) / 1e6
 	r.Preparing = !all
 	r.derive()
@@ -219,6 +229,30 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 		err = fmt.Errorf("%w (rows stay in memory: give a larger -max-resident-bytes, or -memtable=false)", err)
 	}
 	return err
+}
+
+// ingest runs in to its end, taking turns with the baseline if there is one.
+func (b *bench) ingest(ctx context.Context, in *ingest) error {
+	r := &b.report
+	for {
+		clock, cpu, before := in.clock.elapsed(), cpuTime(), b.store.counters.Snapshot()
+		err := in.run(ctx)
+		after := b.store.counters.Snapshot()
+		r.CPUS += (cpuTime() - cpu).Seconds()
+		r.Bytes += int64(after.BytesWritten - before.BytesWritten)
+		r.Puts += int64(after.Puts() - before.Puts())
+		if err != nil || b.base == nil || ctx.Err() != nil {
+			return err
+		}
+		least := time.Duration(0)
+		if in.over {
+			least = baselineLeast - b.base.elapsed
+		}
+		err = b.base.run(ctx, b.store.entries.take(), in.clock.elapsed()-clock, least)
+		if err != nil || in.over {
+			return err
+		}
+	}
 }
 
 // reopen opens the shard again, as another process would, and verifies it.

@@ -2,6 +2,7 @@
 //
 //	go run ./bench                                   an embedded file, a fresh local folder, all indexes
 //	go run ./bench -input flights.parquet -store minio -index none -writers 128 -batch 1000 -duration 20s
+//	go run ./bench -store minio -baseline -rows 2000000 -duration 20s -writers 128 -batch 1000 -index none
 //	go run ./bench -rows 1000000 -dim 384 -store 's3://bucket/prefix?region=eu-central-1'
 //
 // It opens a new shard, puts every batch of the input, waits until every row is
@@ -34,6 +35,40 @@
 // the clock ran. PUTs are write requests in that time, failed and repeated ones
 // included, since they are billed too; list price is that of S3 Standard in
 // us-east-1, 0.005 dollars per 1,000 PUTs, and a month has 30 days.
+//
+// # Against the store itself
+//
+// -baseline says how much of what the store takes the ingest makes use of. The
+// ingest and bare puts take turns, five seconds each, so that a store that becomes
+// slower while it fills up, or a neighbour that comes and goes, does not favour
+// one of them. The clock of the ingest stands still meanwhile. Its slices end
+// when all that was taken is durable; the writer is flushed then, since otherwise
+// the last rows of every slice, not only of the run, would wait for the interval.
+// Where less than five seconds of input are left, and after short runs, bare
+// puts still run for three seconds in all.
+//
+// A bare put is a conditional put of one body in one piece, as large as a WAL
+// entry of the slice before, in the order in which those were done. Exactly
+// -inflight goroutines put one after the other, without a pause, through the same
+// -latency; a slice ends when as many bytes were put as by the ingest, or when it
+// has taken as long. With S3 that is PutObject of the AWS SDK, with a client that
+// is set up as the writer's is, and the same headers: If-None-Match, CRC32C,
+// signed without the body (unless the URL says sign_payload). Elsewhere it is
+// PutIfAbsent of the bare store.
+//
+// Nothing that could be done before is done while puts are timed: bodies and their
+// checksums are ready, connections are open. Bodies are cut from 64 MiB of random
+// bytes, more than a processor caches. So the baseline is the upper bound for a
+// program with one put per entry and such a client, and it is a bit unfair to the
+// ingest, which has to encode, checksum and retry, and ends a slice with
+// less than the whole window in flight, as the baseline does too, but with more
+// of it. It is unfair to the baseline in nothing that we know: the garbage
+// collector has a large heap then, so it hardly ever runs.
+//
+// baseline_mb_per_s is its throughput, baseline_ratio that of the ingest divided
+// by it, baseline_put_ms the latency of its puts. Its objects go below
+// bench-baseline/, and are removed at the end. With -cpuprofile its part of the
+// samples has the label bench=baseline: go tool pprof -tagignore baseline.
 //
 // # JSON
 //

@@ -39,6 +39,8 @@ type config struct {
 	MaxMemtable   byteSize
 	MaxResident   byteSize
 
+	Baseline bool
+
 	Reopen     bool
 	JSON       string
 	CPUProfile string
@@ -142,6 +144,8 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string) {
 	fs.BoolVar(&c.Memtable, "memtable", true, "keep rows in memory; -memtable=false writes the log only, which implies -index none and -visible durable, and a reopen only of what fits into memory (see -reopen)")
 	fs.Var(&c.MaxMemtable, "max-memtable-bytes", "most `bytes` of rows in one memtable; no more than -max-resident-bytes")
 	fs.Var(&c.MaxResident, "max-resident-bytes", "most `bytes` of rows and indexes in memory")
+
+	fs.BoolVar(&c.Baseline, "baseline", false, "take turns with bare puts of as large bodies, and compare the throughput")
 
 	fs.BoolVar(&c.Reopen, "reopen", true, "reopen the shard and compare every row with the input; with -memtable=false, unless this flag is given, only if the rows fit into half of -max-resident-bytes")
 	fs.StringVar(&c.JSON, "json", "", "write the figures to this `file` too; - is standard output, and then the report goes to standard error")

@@ -31,15 +31,18 @@ type ingest struct {
 	async   int           // batches outstanding per writer, 0: Put
 	rate    float64       // rows per second, 0: unlimited
 	limit   time.Duration // 0: to the end of the feed
+	slice   time.Duration // run returns after about so long, to be called again; 0: it runs to the end
 	flush   bool          // rows may be acknowledged before they are durable
 
 	// What was acknowledged. Rows and bytes are read while it runs.
 	rows, bytes, batches atomic.Int64
 	latency              latencies
 
-	start   time.Time
-	elapsed time.Duration
+	clock stopwatch
+	over  bool // there is nothing more to do; set by run
 
+	start   time.Time // of this call of run
+	ended   atomic.Bool
 	cancel  context.CancelFunc
 	failure atomic.Pointer[error] // the first
 	wg      sync.WaitGroup
@@ -47,19 +50,31 @@ type ingest struct {
 	// With a rate, putters wait for the next turn one after the other: who holds
 	// the token of this channel. A mutex would not let go when the run ends.
 	turn   chan struct{}
-	handed int64 // rows; guarded by turn
+	handed int64 // rows since start; guarded by turn
 }
 
-// run puts until the feed ends, the time is over, ctx ends or a put fails. What
-// was taken from the feed is put and waited for in any case but the last; all
-// of it is durable when run returns nil.
+// run puts until the feed ends, the time is over, ctx ends or a put fails: then
+// over is set; or until the slice is over. What was taken from the feed is put
+// and waited for in any case but a failure; all of it is durable when run returns
+// nil.
 func (in *ingest) run(ctx context.Context) error {
+	outer := ctx
 	ctx, in.cancel = context.WithCancel(ctx)
 	defer in.cancel()
-	in.turn = make(chan struct{}, 1)
+	in.turn, in.handed = make(chan struct{}, 1), 0
+	in.clock.start()
 	in.start = time.Now()
+	span := in.slice
 	if in.limit > 0 {
-		defer time.AfterFunc(in.limit, in.cancel).Stop()
+		// A limit is cut to equal slices, so that none is much shorter.
+		left := in.limit - in.clock.elapsed()
+		span = left
+		if in.slice > 0 {
+			span = left / max(1, (left+in.slice/2)/in.slice)
+		}
+	}
+	if span > 0 {
+		defer time.AfterFunc(span, in.cancel).Stop()
 	}
 	for range in.writers {
 		if in.async > 0 {
@@ -68,17 +83,79 @@ func (in *ingest) run(ctx context.Context) error {
 			in.wg.Go(func() { in.put(ctx) })
 		}
 	}
+	if in.slice > 0 {
+		in.hurry(ctx)
+	}
 	in.wg.Wait()
 	if in.flush && in.failure.Load() == nil {
-		if err := in.w.Flush(context.Background()); err != nil {
-			in.fail(fmt.Errorf("flush: %w", err))
-		}
+		in.flushNow()
 	}
-	in.elapsed = time.Since(in.start)
+	in.clock.stop()
 	if err := in.failure.Load(); err != nil {
+		in.over = true
 		return *err
 	}
+	// The rest of a limit after slices that ended late may be a moment.
+	in.over = in.ended.Load() || outer.Err() != nil || in.slice == 0 || in.limit > 0 && in.limit-in.clock.elapsed() < in.slice/20
 	return nil
+}
+
+// hurry flushes when the putters are told to stop, until they have: their last
+// rows need not wait for the interval, which a run without slices waits for but
+// once.
+func (in *ingest) hurry(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		in.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-done:
+		return
+	}
+	for in.failure.Load() == nil {
+		in.flushNow()
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (in *ingest) flushNow() {
+	if err := in.w.Flush(context.Background()); err != nil {
+		in.fail(fmt.Errorf("flush: %w", err))
+	}
+}
+
+// stopwatch sums up times. It is safe for concurrent use.
+type stopwatch struct {
+	mu      sync.Mutex
+	sum     time.Duration
+	started time.Time // zero: it stands still
+}
+
+func (s *stopwatch) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started = time.Now()
+}
+
+func (s *stopwatch) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum, s.started = s.sum+time.Since(s.started), time.Time{}
+}
+
+func (s *stopwatch) elapsed() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started.IsZero() {
+		return s.sum
+	}
+	return s.sum + time.Since(s.started)
 }
 
 // fail stops every putter.
@@ -110,6 +187,7 @@ func (in *ingest) take(ctx context.Context) (item, time.Time, bool) {
 		return item{}, begin, false
 	}
 	if !ok {
+		in.ended.Store(true)
 		return item{}, begin, false
 	}
 	if in.rate > 0 {
