@@ -19,6 +19,9 @@ import (
 // prepareBytes of input are ready before the clock starts.
 const prepareBytes = 256 << 20
 
+// orderedIndex is the name of the ordered index.
+const orderedIndex = "ordered"
+
 // bench is one run of the program.
 type bench struct {
 	c              *config
@@ -66,8 +69,12 @@ func (b *bench) measured(ctx context.Context) (err error) {
 	case err != nil:
 		return fmt.Errorf("open a shard in %s: %w", b.store.where, err)
 	}
+	in, err := b.newIngest(w, o)
+	if err != nil {
+		return errors.Join(err, w.Close(context.Background()))
+	}
 	b.printHead(o)
-	err = b.measure(ctx, w, prof)
+	err = b.measure(ctx, w, in, prof)
 	b.report.printIngest(b.stdout)
 	interrupted := ctx.Err() != nil
 	if err == nil && !interrupted {
@@ -145,7 +152,7 @@ func (b *bench) options() (*memwal.Options, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Indexes = []index.Config{index.Ordered{Name: "ordered", Columns: []index.Column{{Name: col}}}}
+		o.Indexes = []index.Config{index.Ordered{Name: orderedIndex, Columns: []index.Column{{Name: col}}}}
 	}
 	return o, nil
 }
@@ -185,9 +192,8 @@ func orderable(t arrow.DataType) bool {
 	}
 }
 
-// measure ingests, closes w, and fills the report, whatever happens.
-func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) error {
-	all, _ := b.feed.ahead()
+// newIngest returns the ingest into w, which was opened with o.
+func (b *bench) newIngest(w *memwal.Writer, o *memwal.Options) (*ingest, error) {
 	in := &ingest{
 		w: w, feed: b.feed, writers: b.c.Writers, async: int(b.c.Async), rate: b.c.Rate,
 		limit: b.c.Duration, flush: b.c.Indexed,
@@ -195,6 +201,25 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 	if b.base != nil {
 		in.slice = baselineSlice
 	}
+	if b.c.Read > 0 {
+		var ordered string
+		for _, ix := range o.Indexes {
+			if ix, ok := ix.(index.Ordered); ok {
+				ordered = ix.Columns[0].Name
+			}
+		}
+		open := func() (snapshot, error) { return w.Snapshot() }
+		var err error
+		if in.readers, err = newReaders(b.c.Read, open, b.in.Schema(), o.PrimaryKey, ordered, b.in.unique); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// measure runs in, closes w, and fills the report, whatever happens.
+func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof *profiles) error {
+	all, _ := b.feed.ahead()
 	runtime.GC() // of what the preparation left
 	if err := prof.start(); err != nil {
 		return fmt.Errorf("start the CPU profile: %w", err)
@@ -221,6 +246,10 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 	if b.base != nil {
 		r.BaselineMBPerS = b.base.mbPerS()
 		r.BaselinePutMS = b.base.latency.values()
+	}
+	if in.readers != nil {
+		in.readers.known.release()
+		r.Read = in.readers.figures()
 	}
 	r.PeakRSSMB = float64(peakMemory()) / 1e6
 	r.Preparing = !all
@@ -345,5 +374,8 @@ func (b *bench) printHead(o *memwal.Options) {
 		putters += fmt.Sprintf(", each with up to %d batches outstanding", b.c.Async)
 	}
 	fmt.Fprintf(b.stdout, "%-13sshard %s in %s; %s\n", "store", b.shard, b.store.where, b.store.after)
+	if b.c.Read > 0 {
+		putters += fmt.Sprintf("; readers: %d", b.c.Read)
+	}
 	fmt.Fprintf(b.stdout, "%-13s%s; %s\n", "table", strings.Join(how, ", "), putters)
 }

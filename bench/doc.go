@@ -3,6 +3,7 @@
 //	go run ./bench                                   an embedded file, a fresh local folder, all indexes
 //	go run ./bench -input flights.parquet -store minio -index none -writers 128 -batch 1000 -duration 20s
 //	go run ./bench -store minio -baseline -rows 2000000 -duration 20s -writers 128 -batch 1000 -index none
+//	go run ./bench -rows 1000000 -batch 1000 -duration 20s -read 1
 //	go run ./bench -rows 1000000 -dim 384 -store 's3://bucket/prefix?region=eu-central-1'
 //
 // It opens a new shard, puts every batch of the input, waits until every row is
@@ -69,6 +70,26 @@
 // by it, baseline_put_ms the latency of its puts. Its objects go below
 // bench-baseline/, and are removed at the end. With -cpuprofile its part of the
 // samples has the label bench=baseline: go tool pprof -tagignore baseline.
+//
+// # Readers
+//
+// -read N starts N goroutines beside the putters. Each goes round as fast as it
+// can: it takes a snapshot; looks up 64 random keys in it, if the table has a
+// primary key; reads up to 100 rows of the ordered index, if there is one, from a
+// random known value on; scans up to 1,000 rows, the oldest, since scans begin
+// there; and closes the snapshot. Known are the rows whose puts have returned.
+// Keys are picked well before they are used, so that nothing of them is in the
+// processor's cache. The figures of the ingest are those beside the readers.
+//
+// A lookup is the time from one look at the clock to the next, less what
+// looking at the clock takes, which is measured first. Ranges and scans are timed
+// from the call to the end of the last batch. In JSON read_us has the latencies in
+// microseconds.
+//
+// Answers are checked outside of these times: each key must be found, under that
+// key; of one row for each snapshot every value is compared, if keys are unique;
+// a range must begin with the value that was asked for, and a scan must find as
+// many rows as were put. A wrong answer ends the run as a lost row does.
 //
 // # JSON
 //

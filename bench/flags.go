@@ -40,6 +40,7 @@ type config struct {
 	MaxResident   byteSize
 
 	Baseline bool
+	Read     int // goroutines
 
 	Reopen     bool
 	JSON       string
@@ -147,6 +148,8 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string) {
 
 	fs.BoolVar(&c.Baseline, "baseline", false, "take turns with bare puts of as large bodies, and compare the throughput")
 
+	fs.IntVar(&c.Read, "read", 0, "goroutines that read and check beside the putters: snapshots, lookups, ranges, scans, as fast as they can")
+
 	fs.BoolVar(&c.Reopen, "reopen", true, "reopen the shard and compare every row with the input; with -memtable=false, unless this flag is given, only if the rows fit into half of -max-resident-bytes")
 	fs.StringVar(&c.JSON, "json", "", "write the figures to this `file` too; - is standard output, and then the report goes to standard error")
 	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a CPU profile of the ingest to this `file`")
@@ -190,6 +193,8 @@ func (c *config) validate(visible string) error {
 	}
 	check(c.Memtable || c.Index == indexNone, "-memtable=false keeps nothing to be indexed: it needs -index none")
 	check(c.Memtable || !c.Indexed, "-memtable=false has no indexes: it needs -visible durable")
+	check(c.Read >= 0 && c.Read <= 1024, "-read is %d, must be from 0 to 1024", c.Read)
+	check(c.Memtable || c.Read == 0, "-memtable=false keeps nothing to be read: it needs -read 0")
 	check(!c.keyed() || len(c.Key) > 0, "-index %s needs -key", c.Index)
 	seen := map[string]bool{}
 	for _, k := range c.Key {

@@ -40,6 +40,8 @@ type figures struct {
 	BaselineRatio  float64   `json:"baseline_ratio,omitempty"` // MBPerS to that
 	BaselinePutMS  ackMillis `json:"baseline_put_ms,omitzero"`
 
+	Read *readFigures `json:"read_us,omitempty"` // with -read
+
 	Options map[string]any `json:"options"`
 	Error   string         `json:"error,omitempty"` // why the run failed
 }
@@ -85,9 +87,21 @@ func (r *report) printIngest(w io.Writer) {
 			r.BaselineMBPerS, millis(r.BaselinePutMS.P50), millis(r.BaselinePutMS.P99), r.BaselineRatio)
 	}
 	line("ack latency", "p50 %s, p95 %s, p99 %s, max %s", millis(r.AckMS.P50), millis(r.AckMS.P95), millis(r.AckMS.P99), millis(r.AckMS.Max))
+	if r.Read != nil {
+		name := "readers"
+		for _, k := range r.Read.named() {
+			line(name, "%-8s p50 %s, p95 %s, p99 %s, max %s; %s, %s/s", k.name, millis(k.P50/1e3), millis(k.P95/1e3),
+				millis(k.P99/1e3), millis(k.Max/1e3), group(k.Count), group(round(perSecond(float64(k.Count), r.Seconds))))
+			name = ""
+		}
+		line(name, "all other figures are those beside -read %d: compare with -read 0", r.Read.Readers)
+	}
 	line("PUTs", "%s, %.1f/s: %s for this run, %s a month at this rate (list price: $0.005 per 1,000 PUTs, S3 Standard)",
 		group(r.Puts), r.PutsPerS, dollars(float64(r.Puts)*dollarsPerPut), dollars(r.USDPerMonth))
 	note := "of this process"
+	if r.Read != nil {
+		note += ", readers included"
+	}
 	if r.Preparing {
 		note += ", preparing the rest of the input included"
 	}
@@ -174,8 +188,10 @@ func millis(ms float64) string {
 		return fmt.Sprintf("%.0f ms", ms)
 	case ms >= 1:
 		return fmt.Sprintf("%.1f ms", ms)
-	default:
+	case ms >= 0.1:
 		return fmt.Sprintf("%.3f ms", ms)
+	default:
+		return fmt.Sprintf("%.2f µs", ms*1e3)
 	}
 }
 

@@ -33,6 +33,7 @@ type ingest struct {
 	limit   time.Duration // 0: to the end of the feed
 	slice   time.Duration // run returns after about so long, to be called again; 0: it runs to the end
 	flush   bool          // rows may be acknowledged before they are durable
+	readers *readers      // nil: none
 
 	// What was acknowledged. Rows and bytes are read while it runs.
 	rows, bytes, batches atomic.Int64
@@ -76,6 +77,10 @@ func (in *ingest) run(ctx context.Context) error {
 	if span > 0 {
 		defer time.AfterFunc(span, in.cancel).Stop()
 	}
+	stopReaders := func() {}
+	if in.readers != nil {
+		stopReaders = in.readers.beside(outer, in.fail)
+	}
 	for range in.writers {
 		if in.async > 0 {
 			in.wg.Go(func() { in.putAsync(ctx) })
@@ -91,6 +96,7 @@ func (in *ingest) run(ctx context.Context) error {
 		in.flushNow()
 	}
 	in.clock.stop()
+	stopReaders()
 	if err := in.failure.Load(); err != nil {
 		in.over = true
 		return *err
@@ -219,21 +225,19 @@ func (in *ingest) put(ctx context.Context) {
 		if !ok {
 			return
 		}
-		rows := it.rec.NumRows()
-		err := in.w.Put(context.Background(), it.rec)
-		it.rec.Release()
-		if err != nil {
-			in.fail(fmt.Errorf("put %d rows: %w", rows, err))
+		if err := in.w.Put(context.Background(), it.rec); err != nil {
+			in.fail(fmt.Errorf("put %d rows: %w", it.rec.NumRows(), err))
+			it.rec.Release()
 			return
 		}
-		in.acknowledge(begin, rows, it.bytes)
+		in.acknowledge(begin, it)
 	}
 }
 
 type outstanding struct {
-	ticket      *memwal.Ticket
-	begin       time.Time
-	rows, bytes int64
+	ticket *memwal.Ticket
+	begin  time.Time
+	item   item
 }
 
 // putAsync is one putter of PutAsync. Tickets of one caller complete in order,
@@ -245,9 +249,10 @@ func (in *ingest) putAsync(ctx context.Context) {
 	collector.Go(func() {
 		for o := range tickets {
 			if err := o.ticket.Wait(context.Background()); err != nil {
-				in.fail(fmt.Errorf("put %d rows: %w", o.rows, err))
+				in.fail(fmt.Errorf("put %d rows: %w", o.item.rec.NumRows(), err))
+				o.item.rec.Release()
 			} else {
-				in.acknowledge(o.begin, o.rows, o.bytes)
+				in.acknowledge(o.begin, o.item)
 			}
 			<-room
 		}
@@ -260,40 +265,60 @@ func (in *ingest) putAsync(ctx context.Context) {
 		if !ok {
 			return
 		}
-		rows := it.rec.NumRows()
 		t, err := in.w.PutAsync(context.Background(), it.rec)
-		it.rec.Release()
 		if err != nil {
-			in.fail(fmt.Errorf("put %d rows: %w", rows, err))
+			in.fail(fmt.Errorf("put %d rows: %w", it.rec.NumRows(), err))
+			it.rec.Release()
 			return
 		}
-		tickets <- outstanding{t, begin, rows, it.bytes}
+		tickets <- outstanding{t, begin, it}
 	}
 }
 
-func (in *ingest) acknowledge(begin time.Time, rows, bytes int64) {
+// acknowledge counts it, whose put has returned, and lets go of it.
+func (in *ingest) acknowledge(begin time.Time, it item) {
 	in.latency.record(time.Since(begin))
-	in.rows.Add(rows)
-	in.bytes.Add(bytes)
+	in.rows.Add(it.rec.NumRows())
+	in.bytes.Add(it.bytes)
 	in.batches.Add(1)
+	if in.readers != nil {
+		in.readers.known.add(it.rec)
+	}
+	it.rec.Release()
 }
 
-// latencies is a histogram with three significant digits from a microsecond to
-// an hour. One for all putters: a lock per put is cheap, hundreds of histograms
-// are not small.
+// latencies is a histogram with three significant digits from a unit to an hour.
+// One for all goroutines: a lock per put is cheap, hundreds of histograms are not
+// small.
 type latencies struct {
+	unit time.Duration // default: a microsecond
 	mu   sync.Mutex
 	hist *hdrhistogram.Histogram
 }
 
-func (l *latencies) record(d time.Duration) {
+func (l *latencies) record(times ...time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unit == 0 {
+		l.unit = time.Microsecond
+	}
+	most := int64(time.Hour / l.unit)
+	if l.hist == nil {
+		l.hist = hdrhistogram.New(1, most, 3)
+	}
+	for _, d := range times {
+		// The error is for values out of range.
+		_ = l.hist.RecordValue(min(max(1, int64(d/l.unit)), most))
+	}
+}
+
+func (l *latencies) count() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hist == nil {
-		l.hist = hdrhistogram.New(1, time.Hour.Microseconds(), 3)
+		return 0
 	}
-	// The error is for values out of range.
-	_ = l.hist.RecordValue(min(max(1, d.Microseconds()), time.Hour.Microseconds()))
+	return l.hist.TotalCount()
 }
 
 // values are in milliseconds, zero if nothing was recorded.
@@ -303,7 +328,7 @@ func (l *latencies) values() ackMillis {
 	if l.hist == nil {
 		return ackMillis{}
 	}
-	ms := func(us int64) float64 { return float64(us) / 1e3 }
+	ms := func(n int64) float64 { return float64(n) * float64(l.unit) / 1e6 }
 	return ackMillis{
 		P50: ms(l.hist.ValueAtQuantile(50)), P95: ms(l.hist.ValueAtQuantile(95)),
 		P99: ms(l.hist.ValueAtQuantile(99)), Max: ms(l.hist.Max()),
