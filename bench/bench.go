@@ -228,7 +228,13 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof 
 	if width, ok := terminalWidth(b.stderr); ok {
 		stopBar = startBar(b.stderr, width, in, b.feed.rows()).stop
 	}
+	stopSampler := func() []sample { return nil }
+	if b.json != nil {
+		in.recent = new(latencies)
+		stopSampler = startSampler(in, b.gaugesOf(w)).stop
+	}
 	err := b.ingest(ctx, in)
+	b.report.Samples = stopSampler()
 	stopBar()
 	err = errors.Join(err, prof.heap())
 

@@ -97,6 +97,17 @@
 // under "options". A run that failed or was interrupted has what was measured so
 // far and the reason under "error"; one that succeeded has no such key.
 //
+// "series" is what happened while the clock ran, one array for each quantity, a
+// value every 100 ms; at 600 values neighbours are merged, and from then on
+// values come half as often. t_s is the time, rows, bytes, puts and usd (what
+// the PUTs cost) are counts so far; acks, ack_p50_ms and ack_p99_ms are the
+// acknowledgements since the value before and their latency; in_flight is the
+// number of entries that were being encoded and put, the mean of what was seen
+// every 100 ms; resident_bytes is what the writer says it holds (rows and
+// indexes), rss_bytes the resident memory of the process (Linux), heap_bytes that
+// of Go's objects. Of merged values, the median is the weighted mean of both, the
+// 99th percentile and the memory are the higher ones.
+//
 // # Exit codes
 //
 // 0: done. 1: failed, or the rows differ. 2: wrong flags or input. 130:

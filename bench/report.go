@@ -70,6 +70,7 @@ func (f *figures) derive() {
 type report struct {
 	figures
 	Batches    int64
+	Samples    []sample
 	ArrowBytes int64 // of the rows, in memory
 	Preparing  bool  // input was prepared while the clock ran
 }
@@ -123,6 +124,9 @@ func (r *report) writeJSON(out io.WriteCloser, failure error) error {
 		f.Error = failure.Error()
 	}
 	data, err := json.MarshalIndent(f, "", "  ")
+	if err == nil {
+		data, err = appendSeries(data, r.Samples)
+	}
 	if err == nil {
 		_, err = out.Write(append(data, '\n'))
 	}

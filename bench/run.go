@@ -38,6 +38,7 @@ type ingest struct {
 	// What was acknowledged. Rows and bytes are read while it runs.
 	rows, bytes, batches atomic.Int64
 	latency              latencies
+	recent               *latencies // since a sampler took them; nil without one
 
 	clock stopwatch
 	over  bool // there is nothing more to do; set by run
@@ -277,7 +278,11 @@ func (in *ingest) putAsync(ctx context.Context) {
 
 // acknowledge counts it, whose put has returned, and lets go of it.
 func (in *ingest) acknowledge(begin time.Time, it item) {
-	in.latency.record(time.Since(begin))
+	took := time.Since(begin)
+	in.latency.record(took)
+	if in.recent != nil {
+		in.recent.record(took)
+	}
 	in.rows.Add(it.rec.NumRows())
 	in.bytes.Add(it.bytes)
 	in.batches.Add(1)
@@ -325,7 +330,23 @@ func (l *latencies) count() int64 {
 func (l *latencies) values() ackMillis {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.valuesLocked()
+}
+
+// take returns the values and the count, and starts anew.
+func (l *latencies) take() (ackMillis, int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.hist == nil {
+		return ackMillis{}, 0
+	}
+	v, n := l.valuesLocked(), l.hist.TotalCount()
+	l.hist.Reset()
+	return v, n
+}
+
+func (l *latencies) valuesLocked() ackMillis {
+	if l.hist == nil || l.hist.TotalCount() == 0 {
 		return ackMillis{}
 	}
 	ms := func(n int64) float64 { return float64(n) * float64(l.unit) / 1e6 }
