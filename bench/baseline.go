@@ -82,6 +82,7 @@ type baseline struct {
 	at      int // in pool: where the next body begins
 	warm    bool
 	keys    atomic.Int64 // taken so far, each once
+	removed int64        // of these
 	latency latencies
 	total   atomic.Int64 // bytes put
 	elapsed time.Duration
@@ -203,9 +204,10 @@ func (b *baseline) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// remove deletes every object from s.
+// remove deletes every object from s that is there.
 func (b *baseline) remove(ctx context.Context, s objstore.Store) error {
 	var next atomic.Int64
+	next.Store(b.removed)
 	errs := make([]error, b.inflight)
 	var wg sync.WaitGroup
 	for w := range errs {
@@ -216,6 +218,7 @@ func (b *baseline) remove(ctx context.Context, s objstore.Store) error {
 		})
 	}
 	wg.Wait()
+	b.removed = b.keys.Load()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("remove the objects of the baseline, below %s: %w", b.folder, err)
 	}

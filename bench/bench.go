@@ -26,14 +26,17 @@ const orderedIndex = "ordered"
 type bench struct {
 	c              *config
 	stdout, stderr io.Writer
-	json           io.WriteCloser // nil without -json
+	json, html     io.WriteCloser // nil without the flag
 
 	in     *input
 	feed   feed
 	store  *openedStore
 	base   *baseline // nil without -baseline
 	shard  uuid.UUID
+	head   []headLine
 	report report
+
+	ackCurves, readCurves *curves // for -html
 }
 
 func newBench(c *config, stdout, stderr io.Writer) *bench {
@@ -46,6 +49,9 @@ func (b *bench) run(ctx context.Context) error {
 	err := b.measured(ctx)
 	if b.json != nil {
 		err = errors.Join(err, b.report.writeJSON(b.json, err))
+	}
+	if b.html != nil {
+		err = errors.Join(err, b.writeHTML(b.html, err, time.Now()))
 	}
 	return err
 }
@@ -73,7 +79,10 @@ func (b *bench) measured(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, w.Close(context.Background()))
 	}
-	b.printHead(o)
+	b.head = b.describe(o)
+	for _, l := range b.head {
+		fmt.Fprintf(b.stdout, "%-13s%s\n", l.Name, l.Text)
+	}
 	err = b.measure(ctx, w, in, prof)
 	b.report.printIngest(b.stdout)
 	interrupted := ctx.Err() != nil
@@ -100,6 +109,9 @@ func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 		b.stdout = b.stderr // nothing but JSON goes to standard output
 	}
 	if b.json, err = createJSON(b.c.JSON, stdout); err != nil {
+		return nil, err
+	}
+	if b.html, err = createHTML(b.c.HTML); err != nil {
 		return nil, err
 	}
 	b.report.Options = b.c.opts
@@ -229,7 +241,7 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof 
 		stopBar = startBar(b.stderr, width, in, b.feed.rows()).stop
 	}
 	stopSampler := func() []sample { return nil }
-	if b.json != nil {
+	if b.json != nil || b.html != nil {
 		in.recent = new(latencies)
 		stopSampler = startSampler(in, b.gaugesOf(w)).stop
 	}
@@ -257,6 +269,7 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof 
 		in.readers.known.release()
 		r.Read = in.readers.figures()
 	}
+	b.draw(in)
 	r.PeakRSSMB = float64(peakMemory()) / 1e6
 	r.Preparing = !all
 	r.derive()
@@ -264,6 +277,21 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof 
 		err = fmt.Errorf("%w (rows stay in memory: give a larger -max-resident-bytes, or -memtable=false)", err)
 	}
 	return err
+}
+
+// draw makes the curves of -html.
+func (b *bench) draw(in *ingest) {
+	if b.html == nil {
+		return
+	}
+	names, of := []string{"acknowledgement"}, []*latencies{&in.latency}
+	if b.base != nil {
+		names, of = append(names, "bare put"), append(of, &b.base.latency)
+	}
+	b.ackCurves = percentiles(1, names, of)
+	if r := in.readers; r != nil {
+		b.readCurves = percentiles(1e3, []string{"snapshot", "lookup", "range", "scan"}, []*latencies{&r.snapshots, &r.lookups, &r.ranges, &r.scans})
+	}
 }
 
 // ingest runs in to its end, taking turns with the baseline if there is one.
@@ -284,6 +312,9 @@ func (b *bench) ingest(ctx context.Context, in *ingest) error {
 			least = baselineLeast - b.base.elapsed
 		}
 		err = b.base.run(ctx, b.store.entries.take(), in.clock.elapsed()-clock, least)
+		if b.store.memory { // it would fill up with what nobody reads
+			err = errors.Join(err, b.base.remove(context.Background(), b.store.plain))
+		}
 		if err != nil || in.over {
 			return err
 		}
@@ -348,8 +379,11 @@ func scan(ctx context.Context, s *memwal.Snapshot) iter.Seq2[arrow.RecordBatch, 
 	}
 }
 
-// printHead says what is about to be measured.
-func (b *bench) printHead(o *memwal.Options) {
+// headLine says one thing about what is measured.
+type headLine struct{ Name, Text string }
+
+// describe says what is about to be measured.
+func (b *bench) describe(o *memwal.Options) []headLine {
 	var how []string
 	if o.WALOnly {
 		how = append(how, "log only")
@@ -365,23 +399,23 @@ func (b *bench) printHead(o *memwal.Options) {
 	if len(how) == 0 {
 		how = append(how, "no index")
 	}
-	fmt.Fprintf(b.stdout, "%-13s%s\n", "input", b.in.name)
+	lines := []headLine{{"input", b.in.name}}
 	if b.in.added {
-		fmt.Fprintf(b.stdout, "%-13sit has no column %q: an ordinal is added as such\n", "", b.in.key[0])
+		lines = append(lines, headLine{"", fmt.Sprintf("it has no column %q: an ordinal is added as such", b.in.key[0])})
 	}
-	all, bytes := b.feed.ahead()
-	if all {
-		fmt.Fprintf(b.stdout, "%-13s%s rows, %s as Arrow, prepared\n", "", group(b.feed.rows()), megabytes(bytes))
+	if all, bytes := b.feed.ahead(); all {
+		lines = append(lines, headLine{"", fmt.Sprintf("%s rows, %s as Arrow, prepared", group(b.feed.rows()), megabytes(bytes))})
 	} else {
-		fmt.Fprintf(b.stdout, "%-13s%s as Arrow prepared, the rest is while the clock runs\n", "", megabytes(bytes))
+		lines = append(lines, headLine{"", fmt.Sprintf("%s as Arrow prepared, the rest is while the clock runs", megabytes(bytes))})
 	}
 	putters := fmt.Sprintf("%d putters", b.c.Writers)
 	if b.c.Async > 0 {
 		putters += fmt.Sprintf(", each with up to %d batches outstanding", b.c.Async)
 	}
-	fmt.Fprintf(b.stdout, "%-13sshard %s in %s; %s\n", "store", b.shard, b.store.where, b.store.after)
 	if b.c.Read > 0 {
 		putters += fmt.Sprintf("; readers: %d", b.c.Read)
 	}
-	fmt.Fprintf(b.stdout, "%-13s%s; %s\n", "table", strings.Join(how, ", "), putters)
+	return append(lines,
+		headLine{"store", fmt.Sprintf("shard %s in %s; %s", b.shard, b.store.where, b.store.after)},
+		headLine{"table", strings.Join(how, ", ") + "; " + putters})
 }

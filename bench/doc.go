@@ -4,6 +4,8 @@
 //	go run ./bench -input flights.parquet -store minio -index none -writers 128 -batch 1000 -duration 20s
 //	go run ./bench -store minio -baseline -rows 2000000 -duration 20s -writers 128 -batch 1000 -index none
 //	go run ./bench -rows 1000000 -batch 1000 -duration 20s -read 1
+//	go run ./bench -json a.json -html a.html         … and then
+//	go run ./bench -compare a.json b.json
 //	go run ./bench -rows 1000000 -dim 384 -store 's3://bucket/prefix?region=eu-central-1'
 //
 // It opens a new shard, puts every batch of the input, waits until every row is
@@ -57,14 +59,15 @@
 // signed without the body (unless the URL says sign_payload). Elsewhere it is
 // PutIfAbsent of the bare store.
 //
-// Nothing that could be done before is done while puts are timed: bodies and their
+// What can be done before is not done while puts are timed: bodies and their
 // checksums are ready, connections are open. Bodies are cut from 64 MiB of random
-// bytes, more than a processor caches. So the baseline is the upper bound for a
-// program with one put per entry and such a client, and it is a bit unfair to the
-// ingest, which has to encode, checksum and retry, and ends a slice with
-// less than the whole window in flight, as the baseline does too, but with more
-// of it. It is unfair to the baseline in nothing that we know: the garbage
-// collector has a large heap then, so it hardly ever runs.
+// bytes, more than a processor caches. So the baseline is the most that a program
+// with one put for each entry and such a client could reach. The ingest has to
+// encode, checksum and retry besides. Of the window, a few puts are missing at
+// the end of each slice, in both alike. The garbage collector hardly runs during
+// the bare puts, since the heap is as large as the ingest made it, and what it
+// has begun goes on: it is not called in between, which would spare the ingest
+// some of it.
 //
 // baseline_mb_per_s is its throughput, baseline_ratio that of the ingest divided
 // by it, baseline_put_ms the latency of its puts. Its objects go below
@@ -107,6 +110,21 @@
 // indexes), rss_bytes the resident memory of the process (Linux), heap_bytes that
 // of Go's objects. Of merged values, the median is the weighted mean of both, the
 // 99th percentile and the memory are the higher ones.
+//
+// # Page
+//
+// -html writes one page with the same figures, options and series as charts and
+// tables: throughput, latency by percentile and over time, PUTs and their cost,
+// memory, the in-flight window, and, with -read, read latency. It loads nothing,
+// and works from a folder. Charts are drawn by uPlot (html/uPlot.LICENSE).
+//
+// # Comparing
+//
+// bench -compare A.json B.json runs nothing. It prints each figure of both
+// files, the change from A to B, whether that is better or worse (half a percent
+// is neither), and the options that differ. Figures that depend on how long a run
+// was, such as the number of rows, are neither better nor worse. How far two runs
+// of the same program differ, it cannot know: compare such runs first.
 //
 // # Exit codes
 //

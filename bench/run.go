@@ -333,6 +333,16 @@ func (l *latencies) values() ackMillis {
 	return l.valuesLocked()
 }
 
+// quantile is the value, in milliseconds, that a part q of all do not exceed.
+func (l *latencies) quantile(q float64) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hist == nil {
+		return 0
+	}
+	return float64(l.hist.ValueAtQuantile(q*100)) * float64(l.unit) / 1e6
+}
+
 // take returns the values and the count, and starts anew.
 func (l *latencies) take() (ackMillis, int64) {
 	l.mu.Lock()

@@ -19,6 +19,7 @@ type openedStore struct {
 	entries  *sizeRecorder  // nil without -baseline
 	plain    objstore.Store // without latency and counting
 	bare     objstore.Store // for the baseline: as slow, not counted, and for S3 straight to the SDK
+	memory   bool           // it lives in this process
 	lasting  bool           // what is put stays after Close
 	where    string         // for the report
 	after    string         // what becomes of the shard, for the report
@@ -59,7 +60,7 @@ func openStore(ctx context.Context, c *config) (*openedStore, error) {
 func (o *openedStore) openURL(ctx context.Context, c *config) (err error) {
 	o.where, o.after, o.lasting = c.Store, "the shard stays there", true
 	if strings.HasPrefix(c.Store, "mem:") {
-		o.after, o.lasting = "it ends with this process", false
+		o.after, o.lasting, o.memory = "it ends with this process", false, true
 	}
 	o.Store, err = objstore.Open(ctx, c.Store)
 	if errors.Is(err, objstore.ErrInvalid) {
