@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/memwal/memwal-go/internal/miniotest/minio"
-	"github.com/memwal/memwal-go/objstore"
 )
 
 // benchBucket is the bucket of the server that -store minio starts.
@@ -22,9 +21,8 @@ func (o *openedStore) openMinIO(ctx context.Context) error {
 	if err := server.CreateBucket(ctx, benchBucket); err != nil {
 		return errors.Join(err, server.Close())
 	}
-	client := server.Client()
-	o.Store = objstore.NewS3(client, benchBucket, "", nil)
-	o.bare = newSDKPuts(o.Store, client, benchBucket, "", false)
+	o.Store = server.Store(benchBucket, "")
+	o.bare = newSDKPuts(o.Store, server.Client(), benchBucket, "", false)
 	o.where, o.after = fmt.Sprintf("MinIO at %s", server.Endpoint), "it ends with this process"
 	o.cleanup = server.Close
 	return nil
