@@ -344,3 +344,35 @@ func TestIngestInSlices(t *testing.T) {
 		}
 	})
 }
+
+// A real S3 service takes bare puts, checksum and all.
+func TestBenchBaselineMinIO(t *testing.T) {
+	if testing.Short() {
+		t.Skip("no MinIO with -short")
+	}
+	code, out, errs, f := runBench(t, strings.Fields("-store minio -rows 2000 -batch 100 -baseline")...)
+	if code != 0 || f.BaselineMBPerS <= 0 || f.BaselinePutMS.P50 <= 0 || f.VerifiedRows != 2000 {
+		t.Errorf("exit code %d: %s\n%s%+v", code, errs, out, f)
+	}
+}
+
+// One checksum is wrong: the service refuses the put, and the run says so.
+func TestBareChecksumIsChecked(t *testing.T) {
+	if testing.Short() {
+		t.Skip("no MinIO with -short")
+	}
+	s, err := openStore(t.Context(), &config{Store: "minio", Baseline: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := newBaseline(s.bare, "run", 1)
+	body := newBareBody([]byte("some bytes"))
+	if err := b.put(t.Context(), &body); err != nil {
+		t.Fatal(err)
+	}
+	body.checksum = newBareBody([]byte("other bytes")).checksum
+	if err := b.put(t.Context(), &body); err == nil {
+		t.Error("a wrong checksum is accepted: it did not reach the service")
+	}
+}

@@ -45,14 +45,14 @@ const byNines = { x: nines, label: "percentile", name: "percentile", splits: [0,
 
 const constant = v => t.map(() => v);
 
-// A chart has lines {name, values, axis: "left" or "right", text, dash, fill}.
+// A chart has lines {name, values, axis: "left" or "right", text, dash, fill, thin, gaps}.
 const charts = [];
 if (t.length > 0) {
   charts.push({
     title: "Throughput", x: t, kind: overTime, left: ["MB/s", short], right: ["rows/s", short],
     lines: [
-      { name: "written, MB/s", values: rate(s.bytes, 1e6), axis: "left", text: short },
-      { name: "acknowledged, rows/s", values: rate(s.rows, 1), axis: "right", text: short },
+      { name: "written, MB/s", values: rate(s.bytes, 1e6), axis: "left", text: short, fill: true },
+      { name: "acknowledged, rows/s", values: rate(s.rows, 1), axis: "right", text: short, thin: true },
       ...(data.baseline > 0 ? [{ name: "bare puts, MB/s", values: constant(data.baseline), axis: "left", text: short, dash: true }] : []),
     ],
   });
@@ -87,7 +87,7 @@ if (t.length > 0) {
       { name: "Go heap", values: s.heap_bytes, axis: "left", text: bytes },
       { name: "process, resident", values: s.rss_bytes, axis: "left", text: bytes },
     ].filter(l => known(l.values)),
-    note: "The heap has the prepared input too, and objects that are not collected yet.",
+    note: "Rows count in full, though those of repeated input share memory. The heap has the prepared input too, and objects that are not collected yet.",
   });
   charts.push({
     title: "In-flight window", x: t, kind: overTime, left: ["appends", short],
@@ -153,7 +153,8 @@ function draw(c, box) {
     series: [
       { label: c.kind.name, value: (u, v) => v == null ? "–" : c.kind.x(v) + (c.kind === overTime ? " s" : "") },
       ...c.lines.map((l, i) => ({
-        label: l.name, scale: l.axis, stroke: colour(l.dash ? "--muted" : hues[i % hues.length]), width: l.dash ? 1.5 : 2,
+        label: l.name, scale: l.axis, stroke: colour(l.dash ? "--muted" : hues[i % hues.length]), width: l.dash ? 1.5 : l.thin ? 1 : 2,
+        fill: l.fill ? colour(hues[i % hues.length]) + "26" : undefined,
         dash: l.dash ? [6, 4] : undefined, value: (u, v) => l.text(v), spanGaps: !!l.gaps,
         points: { show: !l.dash && l.values.filter(v => v != null).length < 12 },
       })),
