@@ -41,38 +41,36 @@
 //
 // # Against the store itself
 //
-// -baseline says how much of what the store takes the ingest makes use of. The
-// ingest and bare puts take turns, five seconds each, so that a store that becomes
-// slower while it fills up, or a neighbour that comes and goes, does not favour
-// one of them. The clock of the ingest stands still meanwhile. Its slices end
-// when all that was taken is durable; the writer is flushed then, since otherwise
-// the last rows of every slice, not only of the run, would wait for the interval.
-// Where less than five seconds of input are left, and after short runs, bare
-// puts still run for three seconds in all.
+// -baseline says how much of what the store can take the ingest made use of. The
+// ingest and bare puts take turns, about five seconds each: a store that becomes
+// slower while it fills up, or a neighbour that comes and goes, favours neither.
+// The clock of the ingest stands still during the bare puts. A slice of the
+// ingest ends when all that was taken is durable. The writer is flushed then, or the
+// last rows of each slice, not only those of the run, would wait for the interval.
 //
-// A bare put is a conditional put of one body in one piece, as large as a WAL
-// entry of the slice before, in the order in which those were done. Exactly
-// -inflight goroutines put one after the other, without a pause, through the same
-// -latency; a slice ends when as many bytes were put as by the ingest, or when it
-// has taken as long. With S3 that is PutObject of the AWS SDK, with a client that
-// is set up as the writer's is, and the same headers: If-None-Match, CRC32C,
-// signed without the body (unless the URL says sign_payload). Elsewhere it is
-// PutIfAbsent of the bare store.
+// A bare put is a conditional put of one body in one piece. The bodies are as
+// large as the WAL entries of the slice before, in the order in which those were
+// done. Exactly -inflight goroutines put one after the other, without a pause,
+// through the same -latency, until as many bytes were put as by the ingest, or for
+// as long as it took; after short runs, the sizes come again until bare puts have
+// run for three seconds in all. With S3 such a put is PutObject of the AWS SDK,
+// with a client that is set up as the writer's is and the same headers:
+// If-None-Match, CRC32C, a signature without the body (unless the URL says
+// sign_payload). Elsewhere it is PutIfAbsent of the bare store.
 //
 // What can be done before is not done while puts are timed: bodies and their
 // checksums are ready, connections are open. Bodies are cut from 64 MiB of random
 // bytes, more than a processor caches. So the baseline is the most that a program
-// with one put for each entry and such a client could reach. The ingest has to
-// encode, checksum and retry besides. Of the window, a few puts are missing at
-// the end of each slice, in both alike. The garbage collector hardly runs during
-// the bare puts, since the heap is as large as the ingest made it, and what it
-// has begun goes on: it is not called in between, which would spare the ingest
-// some of it.
+// with such a client and one put for each entry could reach; the ingest has to
+// encode, checksum and acknowledge in order besides. Both end each slice with less
+// than the whole window in flight. The garbage collector is not called in between,
+// which would take work off the ingest; during the bare puts it hardly runs, since
+// they leave little to collect.
 //
-// baseline_mb_per_s is its throughput, baseline_ratio that of the ingest divided
-// by it, baseline_put_ms the latency of its puts. Its objects go below
-// bench-baseline/, and are removed at the end. With -cpuprofile its part of the
-// samples has the label bench=baseline: go tool pprof -tagignore baseline.
+// baseline_mb_per_s is their throughput, baseline_ratio that of the ingest divided
+// by it, baseline_put_ms the latency of a bare put. Their objects go below
+// bench-baseline/, and are removed at the end. In the profile of -cpuprofile they
+// have the label bench=baseline: go tool pprof -tagignore baseline leaves them out.
 //
 // # Readers
 //
