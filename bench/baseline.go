@@ -15,11 +15,13 @@ import (
 )
 
 const (
-	// baselineSlice is for how long the ingest and the bare puts take turns.
-	// Shorter, and the ends of the slices, where less than the whole window is in
-	// flight, weigh more than a percent; longer, and a store that becomes slower
-	// while it fills up favours whoever comes first.
+	// baselineSlice is for how long at least the ingest and the bare puts take
+	// turns. Shorter, and the ends of the slices, where less than the whole window
+	// is in flight, weigh more than a percent or two.
 	baselineSlice = 5 * time.Second
+	// baselineTurns is how many turns a longer run has. Fewer, and a store that
+	// becomes slower while it fills up favours whoever comes first.
+	baselineTurns = 4
 	// baselineLeast is for how long bare puts run at least, in all: less says
 	// nothing about a store.
 	baselineLeast = 3 * time.Second

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/memwal/memwal-go/memwal"
 	"github.com/memwal/memwal-go/objstore"
 )
 
@@ -374,5 +375,26 @@ func TestBareChecksumIsChecked(t *testing.T) {
 	body.checksum = newBareBody([]byte("other bytes")).checksum
 	if err := b.put(t.Context(), &body); err == nil {
 		t.Error("a wrong checksum is accepted: it did not reach the service")
+	}
+}
+
+func TestBaselineTurns(t *testing.T) {
+	for _, tc := range []struct {
+		args  string
+		slice time.Duration
+	}{
+		{"", 0}, {"-baseline", 5 * time.Second}, {"-baseline -duration 8s", 5 * time.Second}, {"-baseline -duration 40s", 10 * time.Second},
+	} {
+		b := newBench(mustParse(t, strings.Fields("-store mem:// -rows 10 "+tc.args)...), io.Discard, io.Discard)
+		if _, err := b.setup(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		in, err := b.newIngest(nil, &memwal.Options{})
+		if err != nil || in.slice != tc.slice {
+			t.Errorf("%q: slices of %v, %v; want %v", tc.args, in.slice, err, tc.slice)
+		}
+		if err := b.teardown(); err != nil {
+			t.Error(err)
+		}
 	}
 }

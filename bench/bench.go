@@ -211,7 +211,7 @@ func (b *bench) newIngest(w *memwal.Writer, o *memwal.Options) (*ingest, error) 
 		limit: b.c.Duration, flush: b.c.Indexed,
 	}
 	if b.base != nil {
-		in.slice = baselineSlice
+		in.slice = max(baselineSlice, b.c.Duration/baselineTurns)
 	}
 	if b.c.Read > 0 {
 		var ordered string

@@ -42,8 +42,9 @@
 // # Against the store itself
 //
 // -baseline says how much of what the store can take the ingest made use of. The
-// ingest and bare puts take turns, about five seconds each: a store that becomes
-// slower while it fills up, or a neighbour that comes and goes, favours neither.
+// ingest and bare puts take turns of five seconds, or of a quarter of -duration if
+// that is longer: a store that becomes slower while it fills up, or a neighbour
+// that comes and goes, favours neither.
 // The clock of the ingest stands still during the bare puts. A slice of the
 // ingest ends when all that was taken is durable. The writer is flushed then, or the
 // last rows of each slice, not only those of the run, would wait for the interval.
@@ -63,7 +64,8 @@
 // bytes, more than a processor caches. So the baseline is the most that a program
 // with such a client and one put for each entry could reach; the ingest has to
 // encode, checksum and acknowledge in order besides. Both end each slice with less
-// than the whole window in flight. The garbage collector is not called in between,
+// than the whole window in flight, the ingest for about one put longer: where puts
+// take long, let it run longer. The garbage collector is not called in between,
 // which would take work off the ingest; during the bare puts it hardly runs, since
 // they leave little to collect.
 //
