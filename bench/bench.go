@@ -19,17 +19,24 @@ import (
 // prepareBytes of input are ready before the clock starts.
 const prepareBytes = 256 << 20
 
+// orderedIndex is the name of the ordered index.
+const orderedIndex = "ordered"
+
 // bench is one run of the program.
 type bench struct {
 	c              *config
 	stdout, stderr io.Writer
-	json           io.WriteCloser // nil without -json
+	json, html     io.WriteCloser // nil without the flag
 
 	in     *input
 	feed   feed
 	store  *openedStore
+	base   *baseline // nil without -baseline
 	shard  uuid.UUID
+	head   []headLine
 	report report
+
+	ackCurves, readCurves *curves // for -html
 }
 
 func newBench(c *config, stdout, stderr io.Writer) *bench {
@@ -42,6 +49,9 @@ func (b *bench) run(ctx context.Context) error {
 	err := b.measured(ctx)
 	if b.json != nil {
 		err = errors.Join(err, b.report.writeJSON(b.json, err))
+	}
+	if b.html != nil {
+		err = errors.Join(err, b.writeHTML(b.html, err, time.Now()))
 	}
 	return err
 }
@@ -65,8 +75,15 @@ func (b *bench) measured(ctx context.Context) (err error) {
 	case err != nil:
 		return fmt.Errorf("open a shard in %s: %w", b.store.where, err)
 	}
-	b.printHead(o)
-	err = b.measure(ctx, w, prof)
+	in, err := b.newIngest(w, o)
+	if err != nil {
+		return errors.Join(err, w.Close(context.Background()))
+	}
+	b.head = b.describe(o)
+	for _, l := range b.head {
+		fmt.Fprintf(b.stdout, "%-13s%s\n", l.Name, l.Text)
+	}
+	err = b.measure(ctx, w, in, prof)
 	b.report.printIngest(b.stdout)
 	interrupted := ctx.Err() != nil
 	if err == nil && !interrupted {
@@ -94,6 +111,9 @@ func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 	if b.json, err = createJSON(b.c.JSON, stdout); err != nil {
 		return nil, err
 	}
+	if b.html, err = createHTML(b.c.HTML); err != nil {
+		return nil, err
+	}
 	b.report.Options = b.c.opts
 	if b.feed, err = prepare(b.in, b.c.Duration > 0, prepareBytes); err != nil {
 		return nil, err
@@ -102,15 +122,21 @@ func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 		b.feed.close()
 		return nil, err
 	}
+	if b.c.Baseline {
+		b.base = newBaseline(b.store.bare, b.shard.String(), b.c.InFlight)
+	}
 	return prof, nil
 }
 
-func (b *bench) teardown() error {
+func (b *bench) teardown() (err error) {
 	b.feed.close()
-	if err := b.store.Close(); err != nil {
-		return fmt.Errorf("close the store: %w", err)
+	if b.base != nil && b.store.lasting {
+		err = b.base.remove(context.Background(), b.store.plain)
 	}
-	return nil
+	if cerr := b.store.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("close the store: %w", cerr))
+	}
+	return err
 }
 
 // options translates the flags.
@@ -138,7 +164,7 @@ func (b *bench) options() (*memwal.Options, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.Indexes = []index.Config{index.Ordered{Name: "ordered", Columns: []index.Column{{Name: col}}}}
+		o.Indexes = []index.Config{index.Ordered{Name: orderedIndex, Columns: []index.Column{{Name: col}}}}
 	}
 	return o, nil
 }
@@ -178,13 +204,34 @@ func orderable(t arrow.DataType) bool {
 	}
 }
 
-// measure ingests, closes w, and fills the report, whatever happens.
-func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) error {
-	all, _ := b.feed.ahead()
+// newIngest returns the ingest into w, which was opened with o.
+func (b *bench) newIngest(w *memwal.Writer, o *memwal.Options) (*ingest, error) {
 	in := &ingest{
 		w: w, feed: b.feed, writers: b.c.Writers, async: int(b.c.Async), rate: b.c.Rate,
 		limit: b.c.Duration, flush: b.c.Indexed,
 	}
+	if b.base != nil {
+		in.slice = max(baselineSlice, b.c.Duration/baselineTurns)
+	}
+	if b.c.Read > 0 {
+		var ordered string
+		for _, ix := range o.Indexes {
+			if ix, ok := ix.(index.Ordered); ok {
+				ordered = ix.Columns[0].Name
+			}
+		}
+		open := func() (snapshot, error) { return w.Snapshot() }
+		var err error
+		if in.readers, err = newReaders(b.c.Read, open, b.in.Schema(), o.PrimaryKey, ordered, b.in.unique); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// measure runs in, closes w, and fills the report, whatever happens.
+func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof *profiles) error {
+	all, _ := b.feed.ahead()
 	runtime.GC() // of what the preparation left
 	if err := prof.start(); err != nil {
 		return fmt.Errorf("start the CPU profile: %w", err)
@@ -193,9 +240,13 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 	if width, ok := terminalWidth(b.stderr); ok {
 		stopBar = startBar(b.stderr, width, in, b.feed.rows()).stop
 	}
-	cpu, before := cpuTime(), b.store.counters.Snapshot()
-	err := in.run(ctx)
-	cpu, after := cpuTime()-cpu, b.store.counters.Snapshot()
+	stopSampler := func() []sample { return nil }
+	if b.json != nil || b.html != nil {
+		in.recent = new(latencies)
+		stopSampler = startSampler(in, b.gaugesOf(w)).stop
+	}
+	err := b.ingest(ctx, in)
+	b.report.Samples = stopSampler()
 	stopBar()
 	err = errors.Join(err, prof.heap())
 
@@ -209,9 +260,16 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 	err = errors.Join(err, prof.stop())
 
 	r.Rows, r.Batches, r.ArrowBytes = in.rows.Load(), in.batches.Load(), in.bytes.Load()
-	r.Bytes = int64(after.BytesWritten - before.BytesWritten)
-	r.Puts = int64(after.Puts() - before.Puts())
-	r.Seconds, r.CPUS, r.AckMS = in.elapsed.Seconds(), cpu.Seconds(), in.latency.values()
+	r.Seconds, r.AckMS = in.clock.elapsed().Seconds(), in.latency.values()
+	if b.base != nil {
+		r.BaselineMBPerS = b.base.mbPerS()
+		r.BaselinePutMS = b.base.latency.values()
+	}
+	if in.readers != nil {
+		in.readers.known.release()
+		r.Read = in.readers.figures()
+	}
+	b.draw(in)
 	r.PeakRSSMB = float64(peakMemory()) / 1e6
 	r.Preparing = !all
 	r.derive()
@@ -219,6 +277,48 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, prof *profiles) e
 		err = fmt.Errorf("%w (rows stay in memory: give a larger -max-resident-bytes, or -memtable=false)", err)
 	}
 	return err
+}
+
+// draw makes the curves of -html.
+func (b *bench) draw(in *ingest) {
+	if b.html == nil {
+		return
+	}
+	names, of := []string{"acknowledgement"}, []*latencies{&in.latency}
+	if b.base != nil {
+		names, of = append(names, "bare put"), append(of, &b.base.latency)
+	}
+	b.ackCurves = percentiles(1, names, of)
+	if r := in.readers; r != nil {
+		b.readCurves = percentiles(1e3, []string{"snapshot", "lookup", "range", "scan"}, []*latencies{&r.snapshots, &r.lookups, &r.ranges, &r.scans})
+	}
+}
+
+// ingest runs in to its end, taking turns with the baseline if there is one.
+func (b *bench) ingest(ctx context.Context, in *ingest) error {
+	r := &b.report
+	for {
+		clock, cpu, before := in.clock.elapsed(), cpuTime(), b.store.counters.Snapshot()
+		err := in.run(ctx)
+		after := b.store.counters.Snapshot()
+		r.CPUS += (cpuTime() - cpu).Seconds()
+		r.Bytes += int64(after.BytesWritten - before.BytesWritten)
+		r.Puts += int64(after.Puts() - before.Puts())
+		if err != nil || b.base == nil || ctx.Err() != nil {
+			return err
+		}
+		least := time.Duration(0)
+		if in.over {
+			least = baselineLeast - b.base.elapsed
+		}
+		err = b.base.run(ctx, b.store.entries.take(), in.clock.elapsed()-clock, least)
+		if b.store.memory { // it would fill up with what nobody reads
+			err = errors.Join(err, b.base.remove(context.Background(), b.store.plain))
+		}
+		if err != nil || in.over {
+			return err
+		}
+	}
 }
 
 // reopen opens the shard again, as another process would, and verifies it.
@@ -279,8 +379,11 @@ func scan(ctx context.Context, s *memwal.Snapshot) iter.Seq2[arrow.RecordBatch, 
 	}
 }
 
-// printHead says what is about to be measured.
-func (b *bench) printHead(o *memwal.Options) {
+// headLine says one thing about what is measured.
+type headLine struct{ Name, Text string }
+
+// describe says what is about to be measured.
+func (b *bench) describe(o *memwal.Options) []headLine {
 	var how []string
 	if o.WALOnly {
 		how = append(how, "log only")
@@ -296,20 +399,23 @@ func (b *bench) printHead(o *memwal.Options) {
 	if len(how) == 0 {
 		how = append(how, "no index")
 	}
-	fmt.Fprintf(b.stdout, "%-13s%s\n", "input", b.in.name)
+	lines := []headLine{{"input", b.in.name}}
 	if b.in.added {
-		fmt.Fprintf(b.stdout, "%-13sit has no column %q: an ordinal is added as such\n", "", b.in.key[0])
+		lines = append(lines, headLine{"", fmt.Sprintf("it has no column %q: an ordinal is added as such", b.in.key[0])})
 	}
-	all, bytes := b.feed.ahead()
-	if all {
-		fmt.Fprintf(b.stdout, "%-13s%s rows, %s as Arrow, prepared\n", "", group(b.feed.rows()), megabytes(bytes))
+	if all, bytes := b.feed.ahead(); all {
+		lines = append(lines, headLine{"", fmt.Sprintf("%s rows, %s as Arrow, prepared", group(b.feed.rows()), megabytes(bytes))})
 	} else {
-		fmt.Fprintf(b.stdout, "%-13s%s as Arrow prepared, the rest is while the clock runs\n", "", megabytes(bytes))
+		lines = append(lines, headLine{"", fmt.Sprintf("%s as Arrow prepared, the rest is while the clock runs", megabytes(bytes))})
 	}
 	putters := fmt.Sprintf("%d putters", b.c.Writers)
 	if b.c.Async > 0 {
 		putters += fmt.Sprintf(", each with up to %d batches outstanding", b.c.Async)
 	}
-	fmt.Fprintf(b.stdout, "%-13sshard %s in %s; %s\n", "store", b.shard, b.store.where, b.store.after)
-	fmt.Fprintf(b.stdout, "%-13s%s; %s\n", "table", strings.Join(how, ", "), putters)
+	if b.c.Read > 0 {
+		putters += fmt.Sprintf("; readers: %d", b.c.Read)
+	}
+	return append(lines,
+		headLine{"store", fmt.Sprintf("shard %s in %s; %s", b.shard, b.store.where, b.store.after)},
+		headLine{"table", strings.Join(how, ", ") + "; " + putters})
 }

@@ -54,6 +54,11 @@ func TestBenchEndToEnd(t *testing.T) {
 		{"arrow, own key", "-key n -batch 64 -index pk -input " + arrowIn, 700},
 		{"arrow, keyless", "-batch 64 -index none -input " + arrowIn, 700},
 		{"parquet, first rows", "-key n -batch 64 -rows 130 -input " + parquetIn, 130},
+		{"read", "-rows 2000 -batch 10 -read 2 -interval 1ms -rate 5000", 2000},
+		{"read, keyless, async", "-rows 2000 -batch 10 -read 1 -index none -async -interval 1ms -rate 5000", 2000},
+		{"read, indexed first", "-rows 2000 -batch 10 -read 1 -visible indexed -interval 1ms -rate 5000", 2000},
+		{"read, many types", "-key n -batch 16 -index all -read 1 -interval 1ms -rate 5000 -input " + arrowIn, 700},
+		{"read, upserts", "-key b -batch 1 -writers 1 -index pk -read 1 -interval 1ms -rate 200 -input " + writeArrowFile(t, upserts(t)), 40},
 		{"upserts", "-key b -batch 64 -writers 1 -index pk -input " + writeArrowFile(t, upserts(t)), 40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -62,7 +67,7 @@ func TestBenchEndToEnd(t *testing.T) {
 				t.Fatalf("exit code %d: %s\n%s", code, errs, out)
 			}
 			verified := tc.rows
-			if tc.name == "upserts" {
+			if strings.HasSuffix(tc.name, "upserts") {
 				verified = 2
 			}
 			if f.Rows != tc.rows || f.VerifiedRows != verified {
@@ -74,6 +79,17 @@ func TestBenchEndToEnd(t *testing.T) {
 			}
 			if !strings.Contains(out, "rows, every value equal to the input") {
 				t.Errorf("printed:\n%s", out)
+			}
+			if strings.HasPrefix(tc.name, "read") {
+				r := f.Read
+				if r == nil || r.Readers < 1 || r.Snapshot.Count == 0 || r.Scan.Count == 0 || r.Scan.P50 <= 0 || r.Scan.Max < r.Scan.P99 {
+					t.Fatalf("read figures are %+v", r)
+				}
+				if keyed := !strings.Contains(tc.name, "keyless"); keyed != (r.Lookup.Count > 0) || keyed && r.Lookup.P50 <= 0 || !strings.Contains(out, "readers      snapshot p50") {
+					t.Errorf("read figures are %+v\n%s", r, out)
+				}
+			} else if f.Read != nil {
+				t.Errorf("read figures without readers: %+v", f.Read)
 			}
 			if strings.Contains(tc.name, "ordinal") && !strings.Contains(out, `it has no column "id": an ordinal is added as such`) {
 				t.Errorf("the added key is not mentioned:\n%s", out)
@@ -127,6 +143,7 @@ func TestBenchDuration(t *testing.T) {
 func TestBenchExitCodes(t *testing.T) {
 	key := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil), `{"id":1}`, `{"id":null}`))
 	reserved := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "_rowid", Type: arrow.PrimitiveTypes.Int64}}, nil), `{"_rowid":1}`))
+	dec := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "dec", Type: &arrow.Decimal128Type{Precision: 20, Scale: 2}}}, nil), `{"dec":"1.25"}`))
 	for _, tc := range []struct {
 		name, args, want string
 		code             int
@@ -141,6 +158,7 @@ func TestBenchExitCodes(t *testing.T) {
 		{"reserved name", "-store mem:// -input " + reserved, "reserved", 2},
 		{"no such key", "-store mem:// -rows 10 -key nope", `"nope"`, 2},
 		{"memtable", "-store mem:// -rows 10 -max-memtable-bytes 8GiB", "MaxMemtableBytes", 2},
+		{"key to be read", "-store mem:// -key dec -index pk -read 1 -input " + dec, "dec", 2},
 		{"new keys", "-store mem:// -rows 10 -key text -duration 1s", "int64", 2},
 		{"memory", "-store mem:// -rows 10 -max-resident-bytes 1MiB", "MaxResidentBytes", 2},
 		{"null key", "-store mem:// -input " + key, "null", 1},
@@ -187,10 +205,15 @@ func TestBenchDetectsDifferences(t *testing.T) {
 				}
 				return w
 			}
-			if err := b.measure(t.Context(), open(), prof); err != nil {
+			w := open()
+			in, err := b.newIngest(w, o)
+			if err != nil {
 				t.Fatal(err)
 			}
-			w := open()
+			if err := b.measure(t.Context(), w, in, prof); err != nil {
+				t.Fatal(err)
+			}
+			w = open()
 			switch row := collect(t, b.in)[0].NewSlice(3, 4); tc.name {
 			case "twice":
 				err = w.Put(t.Context(), row)

@@ -2,6 +2,10 @@
 //
 //	go run ./bench                                   an embedded file, a fresh local folder, all indexes
 //	go run ./bench -input flights.parquet -store minio -index none -writers 128 -batch 1000 -duration 20s
+//	go run ./bench -store minio -baseline -rows 2000000 -duration 20s -writers 128 -batch 1000 -index none
+//	go run ./bench -rows 1000000 -batch 1000 -duration 20s -read 1
+//	go run ./bench -json a.json -html a.html         … and then
+//	go run ./bench -compare a.json b.json
 //	go run ./bench -rows 1000000 -dim 384 -store 's3://bucket/prefix?region=eu-central-1'
 //
 // It opens a new shard, puts every batch of the input, waits until every row is
@@ -35,11 +39,92 @@
 // included, since they are billed too; list price is that of S3 Standard in
 // us-east-1, 0.005 dollars per 1,000 PUTs, and a month has 30 days.
 //
+// # Against the store itself
+//
+// -baseline says how much of what the store can take the ingest made use of. The
+// ingest and bare puts take turns of five seconds, or of a quarter of -duration if
+// that is longer: a store that becomes slower while it fills up, or a neighbour
+// that comes and goes, favours neither.
+// The clock of the ingest stands still during the bare puts. A slice of the
+// ingest ends when all that was taken is durable. The writer is flushed then, or the
+// last rows of each slice, not only those of the run, would wait for the interval.
+//
+// A bare put is a conditional put of one body in one piece. The bodies are as
+// large as the WAL entries of the slice before, in the order in which those were
+// done. Exactly -inflight goroutines put one after the other, without a pause,
+// through the same -latency, until as many bytes were put as by the ingest, or for
+// as long as it took; after short runs, the sizes come again until bare puts have
+// run for three seconds in all. With S3 such a put is PutObject of the AWS SDK,
+// with a client that is set up as the writer's is and the same headers:
+// If-None-Match, CRC32C, a signature without the body (unless the URL says
+// sign_payload). Elsewhere it is PutIfAbsent of the bare store.
+//
+// What can be done before is not done while puts are timed: bodies and their
+// checksums are ready, connections are open. Bodies are cut from 64 MiB of random
+// bytes, more than a processor caches. So the baseline is the most that a program
+// with such a client and one put for each entry could reach; the ingest has to
+// encode, checksum and acknowledge in order besides. Both end each slice with less
+// than the whole window in flight, the ingest for about one put longer: where puts
+// take long, let it run longer. The garbage collector is not called in between,
+// which would take work off the ingest; during the bare puts it hardly runs, since
+// they leave little to collect.
+//
+// baseline_mb_per_s is their throughput, baseline_ratio that of the ingest divided
+// by it, baseline_put_ms the latency of a bare put. Their objects go below
+// bench-baseline/, and are removed at the end. In the profile of -cpuprofile they
+// have the label bench=baseline: go tool pprof -tagignore baseline leaves them out.
+//
+// # Readers
+//
+// -read N starts N goroutines beside the putters. Each goes round as fast as it
+// can: it takes a snapshot; looks up 64 random keys in it, if the table has a
+// primary key; reads up to 100 rows of the ordered index, if there is one, from a
+// random known value on; scans up to 1,000 rows, the oldest, since scans begin
+// there; and closes the snapshot. Known are the rows whose puts have returned.
+// Keys are picked well before they are used, so that nothing of them is in the
+// processor's cache. The figures of the ingest are those beside the readers.
+//
+// A lookup is the time from one look at the clock to the next, less what
+// looking at the clock takes, which is measured first. Ranges and scans are timed
+// from the call to the end of the last batch. In JSON read_us has the latencies in
+// microseconds.
+//
+// Answers are checked outside of these times: each key must be found, under that
+// key; of one row for each snapshot every value is compared, if keys are unique;
+// a range must begin with the value that was asked for, and a scan must find as
+// many rows as were put. A wrong answer ends the run as a lost row does.
+//
 // # JSON
 //
 // -json writes the same figures as one object, with the value of every flag
 // under "options". A run that failed or was interrupted has what was measured so
 // far and the reason under "error"; one that succeeded has no such key.
+//
+// "series" is what happened while the clock ran, one array for each quantity, a
+// value every 100 ms; at 600 values neighbours are merged, and from then on
+// values come half as often. t_s is the time, rows, bytes, puts and usd (what
+// the PUTs cost) are counts so far; acks, ack_p50_ms and ack_p99_ms are the
+// acknowledgements since the value before and their latency; in_flight is the
+// number of entries that were being encoded and put, the mean of what was seen
+// every 100 ms; resident_bytes is what the writer says it holds (rows and
+// indexes), rss_bytes the resident memory of the process (Linux), heap_bytes that
+// of Go's objects. Of merged values, the median is the weighted mean of both, the
+// 99th percentile and the memory are the higher ones.
+//
+// # Page
+//
+// -html writes one page with the same figures, options and series as charts and
+// tables: throughput, latency by percentile and over time, PUTs and their cost,
+// memory, the in-flight window, and, with -read, read latency. It loads nothing,
+// and works from a folder. Charts are drawn by uPlot (html/uPlot.LICENSE).
+//
+// # Comparing
+//
+// bench -compare A.json B.json runs nothing. It prints each figure of both
+// files, the change from A to B, whether that is better or worse (half a percent
+// is neither), and the options that differ. Figures that depend on how long a run
+// was, such as the number of rows, are neither better nor worse. How far two runs
+// of the same program differ, it cannot know: compare such runs first.
 //
 // # Exit codes
 //

@@ -124,3 +124,16 @@ func TestShifterOverflow(t *testing.T) {
 		t.Errorf("second pass: %v, %v", ok, err)
 	}
 }
+
+func TestAdded(t *testing.T) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
+	for _, tc := range []struct{ rows, want []string }{
+		{[]string{`{"n":9}`, `{"n":1}`, `{"n":-2}`}, []string{`{"n":11}`, `{"n":8}`}},
+		{[]string{`{"n":9}`, `{"n":null}`, `{"n":3}`}, []string{`{"n":null}`, `{"n":13}`}},
+	} {
+		col := fromJSON(t, schema, tc.rows...).NewSlice(1, 3).Column(0).(*array.Int64)
+		if got, want := added(col, 10), fromJSON(t, schema, tc.want...).Column(0); !array.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+}

@@ -39,8 +39,13 @@ type config struct {
 	MaxMemtable   byteSize
 	MaxResident   byteSize
 
+	Baseline bool
+	Read     int // goroutines
+
 	Reopen     bool
 	JSON       string
+	HTML       string
+	Compare    []string // two files
 	CPUProfile string
 	MemProfile string
 
@@ -83,7 +88,8 @@ func parseFlags(args []string, out io.Writer) (*config, error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // errors are printed once, by main
 	var key, visible string
-	c.define(fs, &key, &visible)
+	var compare bool
+	c.define(fs, &key, &visible, &compare)
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fs.SetOutput(out)
@@ -94,6 +100,12 @@ func parseFlags(args []string, out io.Writer) (*config, error) {
 		return nil, &usageError{err}
 	}
 	fs.Visit(func(f *flag.Flag) { c.set[f.Name] = true })
+	if compare {
+		if c.Compare = fs.Args(); len(c.Compare) != 2 || fs.NFlag() > 1 {
+			return nil, usagef("-compare takes the names of two files that -json wrote, and no other flag: -compare A.json B.json")
+		}
+		return c, nil
+	}
 	if fs.NArg() > 0 {
 		return nil, usagef("unexpected argument %q: every argument is a flag (-async takes its number after an equals sign)", fs.Arg(0))
 	}
@@ -111,10 +123,11 @@ func parseFlags(args []string, out io.Writer) (*config, error) {
 	}
 	fs.VisitAll(func(f *flag.Flag) { c.opts[f.Name] = flagValue(f) })
 	c.opts["index"] = c.Index
+	delete(c.opts, "compare") // is of no run
 	return c, nil
 }
 
-func (c *config) define(fs *flag.FlagSet, key, visible *string) {
+func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 	c.FlushBytes, c.MaxEntryBytes, c.MaxMemtable, c.MaxResident = 1<<20, 16<<20, 64<<20, 4<<30
 
 	fs.StringVar(&c.Store, "store", "", "where the shard goes: mem://, file:///dir, s3://bucket/prefix?endpoint=…&use_path_style=true, or minio, which starts one (default: a fresh temporary folder)")
@@ -143,8 +156,14 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string) {
 	fs.Var(&c.MaxMemtable, "max-memtable-bytes", "most `bytes` of rows in one memtable; no more than -max-resident-bytes")
 	fs.Var(&c.MaxResident, "max-resident-bytes", "most `bytes` of rows and indexes in memory")
 
+	fs.BoolVar(&c.Baseline, "baseline", false, "take turns with bare puts of as large bodies, and compare the throughput")
+
+	fs.IntVar(&c.Read, "read", 0, "goroutines that read and check beside the putters: snapshots, lookups, ranges, scans, as fast as they can")
+
 	fs.BoolVar(&c.Reopen, "reopen", true, "reopen the shard and compare every row with the input; with -memtable=false, unless this flag is given, only if the rows fit into half of -max-resident-bytes")
 	fs.StringVar(&c.JSON, "json", "", "write the figures to this `file` too; - is standard output, and then the report goes to standard error")
+	fs.StringVar(&c.HTML, "html", "", "write a page with charts to this `file` too; it needs nothing else, no network either")
+	fs.BoolVar(compare, "compare", false, "run nothing: print the differences of two files of -json, which follow: -compare A.json B.json")
 	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a CPU profile of the ingest to this `file`")
 	fs.StringVar(&c.MemProfile, "memprofile", "", "write a heap profile, taken at the end of the ingest, to this `file`")
 }
@@ -186,6 +205,8 @@ func (c *config) validate(visible string) error {
 	}
 	check(c.Memtable || c.Index == indexNone, "-memtable=false keeps nothing to be indexed: it needs -index none")
 	check(c.Memtable || !c.Indexed, "-memtable=false has no indexes: it needs -visible durable")
+	check(c.Read >= 0 && c.Read <= 1024, "-read is %d, must be from 0 to 1024", c.Read)
+	check(c.Memtable || c.Read == 0, "-memtable=false keeps nothing to be read: it needs -read 0")
 	check(!c.keyed() || len(c.Key) > 0, "-index %s needs -key", c.Index)
 	seen := map[string]bool{}
 	for _, k := range c.Key {

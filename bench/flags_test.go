@@ -74,6 +74,8 @@ func TestFlagsRejected(t *testing.T) {
 		{"-max-entry-bytes -1", "number of bytes"},
 		{"-inflight 0", "-inflight is 0, must be from 1 to 64"},
 		{"-inflight 65", "-inflight is 65, must be from 1 to 64"},
+		{"-read -1", "-read is -1"},
+		{"-read 2 -memtable=false", "-read 0"},
 		{"-max-memtable-bytes 0", "-max-memtable-bytes"},
 		{"-compress gzip", `"gzip"`},
 		{"-index text", `"text"`},

@@ -26,7 +26,11 @@ var errInterrupted = errors.New("interrupted: rows that were taken are durable, 
 // command is the program; it returns the exit code.
 func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parseFlags(args, stdout)
-	if err == nil {
+	switch {
+	case err != nil:
+	case c.Compare != nil:
+		err = compare(stdout, c.Compare[0], c.Compare[1])
+	default:
 		err = newBench(c, stdout, stderr).run(ctx)
 	}
 	switch _, usage := errors.AsType[*usageError](err); {

@@ -22,14 +22,13 @@ type bar struct {
 // startBar draws until stop. It reads in's counters only.
 func startBar(out io.Writer, width int, in *ingest, total int64) *bar {
 	b := &bar{out: out, width: width, in: in, total: total, quit: make(chan struct{})}
-	start := time.Now()
 	b.wg.Go(func() {
 		t := time.NewTicker(100 * time.Millisecond)
 		defer t.Stop()
 		for {
 			select {
 			case <-t.C:
-				fmt.Fprintf(b.out, "\r%s\x1b[K", b.line(time.Since(start)))
+				fmt.Fprintf(b.out, "\r%s\x1b[K", b.line(in.clock.elapsed()))
 			case <-b.quit:
 				fmt.Fprint(b.out, "\r\x1b[K")
 				return

@@ -20,22 +20,30 @@ const (
 // figures are what a run measured, as -json writes them. doc.go says what each
 // is.
 type figures struct {
-	Rows         int64          `json:"rows"`
-	Bytes        int64          `json:"bytes"` // of objects written
-	Seconds      float64        `json:"seconds"`
-	RowsPerS     float64        `json:"rows_per_s"`
-	MBPerS       float64        `json:"mb_per_s"`
-	AckMS        ackMillis      `json:"ack_ms"`
-	Puts         int64          `json:"puts"`
-	PutsPerS     float64        `json:"puts_per_s"`
-	USDPerMonth  float64        `json:"usd_per_month"`
-	CloseS       float64        `json:"close_s"`
-	ReopenS      float64        `json:"reopen_s"`      // 0 if it was not reopened
-	VerifiedRows int64          `json:"verified_rows"` // 0 if it was not reopened
-	CPUS         float64        `json:"cpu_s"`
-	PeakRSSMB    float64        `json:"peak_rss_mb"`
-	Options      map[string]any `json:"options"`
-	Error        string         `json:"error,omitempty"` // why the run failed
+	Rows         int64     `json:"rows"`
+	Bytes        int64     `json:"bytes"` // of objects written
+	Seconds      float64   `json:"seconds"`
+	RowsPerS     float64   `json:"rows_per_s"`
+	MBPerS       float64   `json:"mb_per_s"`
+	AckMS        ackMillis `json:"ack_ms"`
+	Puts         int64     `json:"puts"`
+	PutsPerS     float64   `json:"puts_per_s"`
+	USDPerMonth  float64   `json:"usd_per_month"`
+	CloseS       float64   `json:"close_s"`
+	ReopenS      float64   `json:"reopen_s"`      // 0 if it was not reopened
+	VerifiedRows int64     `json:"verified_rows"` // 0 if it was not reopened
+	CPUS         float64   `json:"cpu_s"`
+	PeakRSSMB    float64   `json:"peak_rss_mb"`
+
+	// With -baseline.
+	BaselineMBPerS float64   `json:"baseline_mb_per_s,omitempty"`
+	BaselineRatio  float64   `json:"baseline_ratio,omitempty"` // MBPerS to that
+	BaselinePutMS  ackMillis `json:"baseline_put_ms,omitzero"`
+
+	Read *readFigures `json:"read_us,omitempty"` // with -read
+
+	Options map[string]any `json:"options"`
+	Error   string         `json:"error,omitempty"` // why the run failed
 }
 
 type ackMillis struct {
@@ -52,6 +60,9 @@ func (f *figures) derive() {
 		f.MBPerS = float64(f.Bytes) / 1e6 / f.Seconds
 		f.PutsPerS = float64(f.Puts) / f.Seconds
 	}
+	if f.BaselineMBPerS > 0 {
+		f.BaselineRatio = f.MBPerS / f.BaselineMBPerS
+	}
 	f.USDPerMonth = f.PutsPerS * dollarsPerPut * secondsPerMonth
 }
 
@@ -59,6 +70,7 @@ func (f *figures) derive() {
 type report struct {
 	figures
 	Batches    int64
+	Samples    []sample
 	ArrowBytes int64 // of the rows, in memory
 	Preparing  bool  // input was prepared while the clock ran
 }
@@ -71,10 +83,26 @@ func (r *report) printIngest(w io.Writer) {
 	line("rows", "%s in %s batches, %.3f s: %s rows/s", group(r.Rows), group(r.Batches), r.Seconds, group(round(r.RowsPerS)))
 	line("written", "%s: %.1f MB/s (as Arrow in memory %s: %.1f MB/s)", megabytes(r.Bytes), r.MBPerS,
 		megabytes(r.ArrowBytes), perSecond(float64(r.ArrowBytes)/1e6, r.Seconds))
+	if r.BaselineMBPerS > 0 {
+		line("baseline", "%.1f MB/s by bare puts of as large bodies, each p50 %s, p99 %s: the ingest is at %.3f of it",
+			r.BaselineMBPerS, millis(r.BaselinePutMS.P50), millis(r.BaselinePutMS.P99), r.BaselineRatio)
+	}
 	line("ack latency", "p50 %s, p95 %s, p99 %s, max %s", millis(r.AckMS.P50), millis(r.AckMS.P95), millis(r.AckMS.P99), millis(r.AckMS.Max))
+	if r.Read != nil {
+		name := "readers"
+		for _, k := range r.Read.named() {
+			line(name, "%-8s p50 %s, p95 %s, p99 %s, max %s; %s, %s/s", k.name, millis(k.P50/1e3), millis(k.P95/1e3),
+				millis(k.P99/1e3), millis(k.Max/1e3), group(k.Count), group(round(perSecond(float64(k.Count), r.Seconds))))
+			name = ""
+		}
+		line(name, "all other figures are those beside -read %d: compare with -read 0", r.Read.Readers)
+	}
 	line("PUTs", "%s, %.1f/s: %s for this run, %s a month at this rate (list price: $0.005 per 1,000 PUTs, S3 Standard)",
 		group(r.Puts), r.PutsPerS, dollars(float64(r.Puts)*dollarsPerPut), dollars(r.USDPerMonth))
 	note := "of this process"
+	if r.Read != nil {
+		note += ", readers included"
+	}
 	if r.Preparing {
 		note += ", preparing the rest of the input included"
 	}
@@ -96,6 +124,9 @@ func (r *report) writeJSON(out io.WriteCloser, failure error) error {
 		f.Error = failure.Error()
 	}
 	data, err := json.MarshalIndent(f, "", "  ")
+	if err == nil {
+		data, err = appendSeries(data, r.Samples)
+	}
 	if err == nil {
 		_, err = out.Write(append(data, '\n'))
 	}
@@ -161,8 +192,10 @@ func millis(ms float64) string {
 		return fmt.Sprintf("%.0f ms", ms)
 	case ms >= 1:
 		return fmt.Sprintf("%.1f ms", ms)
-	default:
+	case ms >= 0.1:
 		return fmt.Sprintf("%.3f ms", ms)
+	default:
+		return fmt.Sprintf("%.2f µs", ms*1e3)
 	}
 }
 

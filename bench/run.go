@@ -31,15 +31,20 @@ type ingest struct {
 	async   int           // batches outstanding per writer, 0: Put
 	rate    float64       // rows per second, 0: unlimited
 	limit   time.Duration // 0: to the end of the feed
+	slice   time.Duration // run returns after about so long, to be called again; 0: it runs to the end
 	flush   bool          // rows may be acknowledged before they are durable
+	readers *readers      // nil: none
 
 	// What was acknowledged. Rows and bytes are read while it runs.
 	rows, bytes, batches atomic.Int64
 	latency              latencies
+	recent               *latencies // since a sampler took them; nil without one
 
-	start   time.Time
-	elapsed time.Duration
+	clock stopwatch
+	over  bool // there is nothing more to do; set by run
 
+	start   time.Time // of this call of run
+	ended   atomic.Bool
 	cancel  context.CancelFunc
 	failure atomic.Pointer[error] // the first
 	wg      sync.WaitGroup
@@ -47,19 +52,35 @@ type ingest struct {
 	// With a rate, putters wait for the next turn one after the other: who holds
 	// the token of this channel. A mutex would not let go when the run ends.
 	turn   chan struct{}
-	handed int64 // rows; guarded by turn
+	handed int64 // rows since start; guarded by turn
 }
 
-// run puts until the feed ends, the time is over, ctx ends or a put fails. What
-// was taken from the feed is put and waited for in any case but the last; all
-// of it is durable when run returns nil.
+// run puts until the feed ends, the time is over, ctx ends or a put fails: then
+// over is set; or until the slice is over. What was taken from the feed is put
+// and waited for in any case but a failure; all of it is durable when run returns
+// nil.
 func (in *ingest) run(ctx context.Context) error {
+	outer := ctx
 	ctx, in.cancel = context.WithCancel(ctx)
 	defer in.cancel()
-	in.turn = make(chan struct{}, 1)
+	in.turn, in.handed = make(chan struct{}, 1), 0
+	in.clock.start()
 	in.start = time.Now()
+	span := in.slice
 	if in.limit > 0 {
-		defer time.AfterFunc(in.limit, in.cancel).Stop()
+		// A limit is cut to equal slices, so that none is much shorter.
+		left := in.limit - in.clock.elapsed()
+		span = left
+		if in.slice > 0 {
+			span = left / max(1, (left+in.slice/2)/in.slice)
+		}
+	}
+	if span > 0 {
+		defer time.AfterFunc(span, in.cancel).Stop()
+	}
+	stopReaders := func() {}
+	if in.readers != nil {
+		stopReaders = in.readers.beside(outer, in.fail)
 	}
 	for range in.writers {
 		if in.async > 0 {
@@ -68,17 +89,80 @@ func (in *ingest) run(ctx context.Context) error {
 			in.wg.Go(func() { in.put(ctx) })
 		}
 	}
+	if in.slice > 0 {
+		in.hurry(ctx)
+	}
 	in.wg.Wait()
 	if in.flush && in.failure.Load() == nil {
-		if err := in.w.Flush(context.Background()); err != nil {
-			in.fail(fmt.Errorf("flush: %w", err))
-		}
+		in.flushNow()
 	}
-	in.elapsed = time.Since(in.start)
+	in.clock.stop()
+	stopReaders()
 	if err := in.failure.Load(); err != nil {
+		in.over = true
 		return *err
 	}
+	// The rest of a limit after slices that ended late may be a moment.
+	in.over = in.ended.Load() || outer.Err() != nil || in.slice == 0 || in.limit > 0 && in.limit-in.clock.elapsed() < in.slice/20
 	return nil
+}
+
+// hurry flushes when the putters are told to stop, until they have: their last
+// rows need not wait for the interval, which a run without slices waits for but
+// once.
+func (in *ingest) hurry(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		in.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-done:
+		return
+	}
+	for in.failure.Load() == nil {
+		in.flushNow()
+		select {
+		case <-done:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (in *ingest) flushNow() {
+	if err := in.w.Flush(context.Background()); err != nil {
+		in.fail(fmt.Errorf("flush: %w", err))
+	}
+}
+
+// stopwatch sums up times. It is safe for concurrent use.
+type stopwatch struct {
+	mu      sync.Mutex
+	sum     time.Duration
+	started time.Time // zero: it stands still
+}
+
+func (s *stopwatch) start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started = time.Now()
+}
+
+func (s *stopwatch) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum, s.started = s.sum+time.Since(s.started), time.Time{}
+}
+
+func (s *stopwatch) elapsed() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started.IsZero() {
+		return s.sum
+	}
+	return s.sum + time.Since(s.started)
 }
 
 // fail stops every putter.
@@ -110,6 +194,7 @@ func (in *ingest) take(ctx context.Context) (item, time.Time, bool) {
 		return item{}, begin, false
 	}
 	if !ok {
+		in.ended.Store(true)
 		return item{}, begin, false
 	}
 	if in.rate > 0 {
@@ -141,21 +226,19 @@ func (in *ingest) put(ctx context.Context) {
 		if !ok {
 			return
 		}
-		rows := it.rec.NumRows()
-		err := in.w.Put(context.Background(), it.rec)
-		it.rec.Release()
-		if err != nil {
-			in.fail(fmt.Errorf("put %d rows: %w", rows, err))
+		if err := in.w.Put(context.Background(), it.rec); err != nil {
+			in.fail(fmt.Errorf("put %d rows: %w", it.rec.NumRows(), err))
+			it.rec.Release()
 			return
 		}
-		in.acknowledge(begin, rows, it.bytes)
+		in.acknowledge(begin, it)
 	}
 }
 
 type outstanding struct {
-	ticket      *memwal.Ticket
-	begin       time.Time
-	rows, bytes int64
+	ticket *memwal.Ticket
+	begin  time.Time
+	item   item
 }
 
 // putAsync is one putter of PutAsync. Tickets of one caller complete in order,
@@ -167,9 +250,10 @@ func (in *ingest) putAsync(ctx context.Context) {
 	collector.Go(func() {
 		for o := range tickets {
 			if err := o.ticket.Wait(context.Background()); err != nil {
-				in.fail(fmt.Errorf("put %d rows: %w", o.rows, err))
+				in.fail(fmt.Errorf("put %d rows: %w", o.item.rec.NumRows(), err))
+				o.item.rec.Release()
 			} else {
-				in.acknowledge(o.begin, o.rows, o.bytes)
+				in.acknowledge(o.begin, o.item)
 			}
 			<-room
 		}
@@ -182,50 +266,100 @@ func (in *ingest) putAsync(ctx context.Context) {
 		if !ok {
 			return
 		}
-		rows := it.rec.NumRows()
 		t, err := in.w.PutAsync(context.Background(), it.rec)
-		it.rec.Release()
 		if err != nil {
-			in.fail(fmt.Errorf("put %d rows: %w", rows, err))
+			in.fail(fmt.Errorf("put %d rows: %w", it.rec.NumRows(), err))
+			it.rec.Release()
 			return
 		}
-		tickets <- outstanding{t, begin, rows, it.bytes}
+		tickets <- outstanding{t, begin, it}
 	}
 }
 
-func (in *ingest) acknowledge(begin time.Time, rows, bytes int64) {
-	in.latency.record(time.Since(begin))
-	in.rows.Add(rows)
-	in.bytes.Add(bytes)
+// acknowledge counts it, whose put has returned, and lets go of it.
+func (in *ingest) acknowledge(begin time.Time, it item) {
+	took := time.Since(begin)
+	in.latency.record(took)
+	if in.recent != nil {
+		in.recent.record(took)
+	}
+	in.rows.Add(it.rec.NumRows())
+	in.bytes.Add(it.bytes)
 	in.batches.Add(1)
+	if in.readers != nil {
+		in.readers.known.add(it.rec)
+	}
+	it.rec.Release()
 }
 
-// latencies is a histogram with three significant digits from a microsecond to
-// an hour. One for all putters: a lock per put is cheap, hundreds of histograms
-// are not small.
+// latencies is a histogram with three significant digits from a unit to an hour.
+// One for all goroutines: a lock per put is cheap, hundreds of histograms are not
+// small.
 type latencies struct {
+	unit time.Duration // default: a microsecond
 	mu   sync.Mutex
 	hist *hdrhistogram.Histogram
 }
 
-func (l *latencies) record(d time.Duration) {
+func (l *latencies) record(times ...time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unit == 0 {
+		l.unit = time.Microsecond
+	}
+	most := int64(time.Hour / l.unit)
+	if l.hist == nil {
+		l.hist = hdrhistogram.New(1, most, 3)
+	}
+	for _, d := range times {
+		// The error is for values out of range.
+		_ = l.hist.RecordValue(min(max(1, int64(d/l.unit)), most))
+	}
+}
+
+func (l *latencies) count() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hist == nil {
-		l.hist = hdrhistogram.New(1, time.Hour.Microseconds(), 3)
+		return 0
 	}
-	// The error is for values out of range.
-	_ = l.hist.RecordValue(min(max(1, d.Microseconds()), time.Hour.Microseconds()))
+	return l.hist.TotalCount()
 }
 
 // values are in milliseconds, zero if nothing was recorded.
 func (l *latencies) values() ackMillis {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.valuesLocked()
+}
+
+// quantile is the value, in milliseconds, that a part q of all do not exceed.
+func (l *latencies) quantile(q float64) float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.hist == nil {
+		return 0
+	}
+	return float64(l.hist.ValueAtQuantile(q*100)) * float64(l.unit) / 1e6
+}
+
+// take returns the values and the count, and starts anew.
+func (l *latencies) take() (ackMillis, int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hist == nil {
+		return ackMillis{}, 0
+	}
+	v, n := l.valuesLocked(), l.hist.TotalCount()
+	l.hist.Reset()
+	return v, n
+}
+
+func (l *latencies) valuesLocked() ackMillis {
+	if l.hist == nil || l.hist.TotalCount() == 0 {
 		return ackMillis{}
 	}
-	ms := func(us int64) float64 { return float64(us) / 1e3 }
+	ms := func(n int64) float64 { return float64(n) * float64(l.unit) / 1e6 }
 	return ackMillis{
 		P50: ms(l.hist.ValueAtQuantile(50)), P95: ms(l.hist.ValueAtQuantile(95)),
 		P99: ms(l.hist.ValueAtQuantile(99)), Max: ms(l.hist.Max()),

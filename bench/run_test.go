@@ -49,7 +49,12 @@ func (w *fakeWriter) PutAsync(context.Context, arrow.RecordBatch) (*memwal.Ticke
 	return nil, errPut
 }
 
-func (w *fakeWriter) Flush(context.Context) error { w.flushes++; return nil }
+func (w *fakeWriter) Flush(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushes++
+	return nil
+}
 
 func mixedFeed(t *testing.T, repeat bool) feed {
 	t.Helper()
@@ -80,8 +85,8 @@ func TestIngestDuration(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Two putters, a hundred puts each; at the end those that run are awaited.
-		if n := in.batches.Load(); n < 198 || n > 202 || in.elapsed < time.Second || in.elapsed > millisecond(1020) {
-			t.Errorf("%d batches in %v", n, in.elapsed)
+		if n := in.batches.Load(); n < 198 || n > 202 || in.clock.elapsed() < time.Second || in.clock.elapsed() > millisecond(1020) {
+			t.Errorf("%d batches in %v", n, in.clock.elapsed())
 		}
 		if v := in.latency.values(); v.P50 < 9.9 || v.Max > 10.1 {
 			t.Errorf("latency %+v", v)
@@ -141,8 +146,8 @@ func TestIngestInterrupted(t *testing.T) {
 		if err := in.run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if in.batches.Load() != 2 || in.elapsed != 2*time.Second {
-			t.Errorf("%d batches in %v, want 2 in 2 s", in.batches.Load(), in.elapsed)
+		if in.batches.Load() != 2 || in.clock.elapsed() != 2*time.Second {
+			t.Errorf("%d batches in %v, want 2 in 2 s", in.batches.Load(), in.clock.elapsed())
 		}
 	})
 }

@@ -16,8 +16,13 @@ import (
 type openedStore struct {
 	objstore.Store
 	counters *objstore.Counters
-	where    string // for the report
-	after    string // what becomes of the shard, for the report
+	entries  *sizeRecorder  // nil without -baseline
+	plain    objstore.Store // without latency and counting
+	bare     objstore.Store // for the baseline: as slow, not counted, and for S3 straight to the SDK
+	memory   bool           // it lives in this process
+	lasting  bool           // what is put stays after Close
+	where    string         // for the report
+	after    string         // what becomes of the shard, for the report
 	cleanup  func() error
 }
 
@@ -31,24 +36,42 @@ func openStore(ctx context.Context, c *config) (*openedStore, error) {
 	case "minio":
 		err = o.openMinIO(ctx)
 	default:
-		o.where, o.after = c.Store, "the shard stays there"
-		if strings.HasPrefix(c.Store, "mem:") {
-			o.after = "it ends with this process"
-		}
-		o.Store, err = objstore.Open(ctx, c.Store)
-		if errors.Is(err, objstore.ErrInvalid) {
-			err = &usageError{fmt.Errorf("-store: %w", err)}
-		}
+		err = o.openURL(ctx, c)
 	}
 	if err != nil {
 		return nil, err
 	}
+	o.plain = o.Store
+	if o.bare == nil {
+		o.bare = o.plain
+	}
 	if c.Latency > 0 {
-		o.Store = slow(o.Store, c.Latency)
+		o.Store, o.bare = slow(o.Store, c.Latency), slow(o.bare, c.Latency)
 		o.where += fmt.Sprintf(" with a latency of %v", c.Latency)
+	}
+	if c.Baseline {
+		o.entries = &sizeRecorder{Store: o.Store}
+		o.Store = o.entries
 	}
 	o.Store = objstore.WithCounters(o.Store, o.counters)
 	return o, nil
+}
+
+func (o *openedStore) openURL(ctx context.Context, c *config) (err error) {
+	o.where, o.after, o.lasting = c.Store, "the shard stays there", true
+	if strings.HasPrefix(c.Store, "mem:") {
+		o.after, o.lasting, o.memory = "it ends with this process", false, true
+	}
+	o.Store, err = objstore.Open(ctx, c.Store)
+	if errors.Is(err, objstore.ErrInvalid) {
+		err = &usageError{fmt.Errorf("-store: %w", err)}
+	}
+	if err == nil && c.Baseline && strings.HasPrefix(c.Store, "s3:") {
+		if o.bare, err = openSDKPuts(ctx, o.Store, c.Store); err != nil {
+			err = errors.Join(err, o.Store.Close())
+		}
+	}
+	return err
 }
 
 func (o *openedStore) openTemporary(keep bool) error {
@@ -61,7 +84,7 @@ func (o *openedStore) openTemporary(keep bool) error {
 	}
 	o.where = "folder " + dir
 	if keep {
-		o.after = "the shard stays there"
+		o.after, o.lasting = "the shard stays there", true
 	} else {
 		o.after = "it is removed at the end"
 		o.cleanup = func() error { return os.RemoveAll(dir) }
@@ -71,7 +94,7 @@ func (o *openedStore) openTemporary(keep bool) error {
 
 // slow gives s the latency of an object store with the given median: the tail
 // and the bandwidth of one connection are those of S3, in proportion.
-func slow(s objstore.Store, median time.Duration) objstore.Store {
+func slow(s objstore.Store, median time.Duration) *faultstore.Store {
 	like := faultstore.S3Like
 	f := faultstore.New(s, 1)
 	f.SetLatency(faultstore.Latency{

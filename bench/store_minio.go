@@ -22,6 +22,7 @@ func (o *openedStore) openMinIO(ctx context.Context) error {
 		return errors.Join(err, server.Close())
 	}
 	o.Store = server.Store(benchBucket, "")
+	o.bare = newSDKPuts(o.Store, server.Client(), benchBucket, "", false)
 	o.where, o.after = fmt.Sprintf("MinIO at %s", server.Endpoint), "it ends with this process"
 	o.cleanup = server.Close
 	return nil

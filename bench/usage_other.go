@@ -22,3 +22,6 @@ func peakMemory() int64 {
 	metrics.Read(s)
 	return int64(s[0].Value.Uint64())
 }
+
+// residentMemory is not known there.
+func residentMemory() int64 { return 0 }

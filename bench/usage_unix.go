@@ -43,3 +43,21 @@ func peakMemory() int64 {
 	}
 	return int64(u.Maxrss) << 10
 }
+
+// residentMemory is the resident size of this process now, in bytes; 0 where only
+// the peak is known.
+func residentMemory() int64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
