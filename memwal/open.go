@@ -94,12 +94,15 @@ func (c *core) configure() {
 // how rows are stored and indexed.
 func (c *core) bind(cur *manifest.Manifest) error {
 	var prev *schema.Table
-	if cur != nil {
+	if cur != nil && !cur.Legacy {
 		prev = &schema.Table{Schema: cur.Schema, PrimaryKey: cur.PrimaryKey, NextFieldID: cur.NextFieldID}
 	}
 	table, err := schema.Storage(c.user, c.opts.PrimaryKey, prev)
 	if err != nil {
 		return invalid("schema", err)
+	}
+	if cur != nil && cur.Legacy {
+		table = schema.Adopt(table)
 	}
 	if err := wal.CheckSchema(table.Schema); err != nil {
 		return invalid("schema", err)
@@ -181,7 +184,9 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 		}
 	}()
 	start := time.Now()
-	got, err := sio.takeover().run(ctx, plan{
+	t := sio.takeover()
+	t.adopt = c.adopter(sio)
+	got, err := t.run(ctx, plan{
 		probe: sio.dirs.probe, next: c.claim,
 		load: func(claimed *manifest.Manifest) (func(*replay.Step) error, error) {
 			if loader != nil {
@@ -247,7 +252,7 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 				least, next.MaxInFlight, next.OwnershipCheckAfter)}
 	}
 	if _, ok := next.Floor(manifest.PlaneRows); !ok {
-		next.SetFloor(manifest.Floor{Plane: manifest.PlaneRows, Kind: manifest.Snapshot, Tuple: wal.Start()})
+		next.SetFloor(manifest.Floor{Plane: manifest.PlaneRows, Kind: manifest.Snapshot, Tuple: adoptedFloor(cur)})
 	}
 	return next, nil
 }

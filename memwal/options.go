@@ -109,6 +109,16 @@ type Options struct {
 	// up during a hiccup of the store; longer keeps callers waiting for nothing.
 	StallTimeout time.Duration
 
+	// Adopt lets Open take over a shard that LanceDB has begun and that memwal has
+	// never written to. Default: such a shard is refused with ErrForeignWriter, since
+	// there is no way back: from then on it is memwal's, and opens without Adopt.
+	//
+	// Before anything is written, the whole log is read and held against the schema,
+	// PrimaryKey and Indexes, and the shard is refused if a row does not fit them, or
+	// if Lance has flushed generations that are not merged into its table yet. Rows
+	// that were merged are not seen.
+	Adopt bool
+
 	// WALOnly keeps rows only until they are durable: no reads, no indexes. Memory
 	// is freed a memtable at a time, when its rows are durable and it is frozen: by
 	// its own bounds, or because a put waits for memory. A reopen keeps nothing of
