@@ -143,11 +143,12 @@ func (a *adoption) walk(ctx context.Context, cur *manifest.Manifest, listed repl
 	return w.CheckHole(ctx, replay.Bounds{MaxInFlight: 1, LastSeen: cur.LastSeen})
 }
 
-// certain reads the manifest again before the log is called damaged: if it has
-// moved, somebody was at work while the log was read.
+// certain reads the manifest again before the log is called damaged, or somebody
+// else's: if it has moved, somebody was at work while the log was read, another
+// adopter perhaps.
 func (a *adoption) certain(ctx context.Context, err error, cur *manifest.Manifest) error {
 	fenced, isFenced := errors.AsType[*FencedError](err)
-	if !isFenced && !errors.Is(err, ErrHole) && !errors.Is(err, ErrCorrupt) {
+	if !isFenced && !errors.Is(err, ErrHole) && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrForeignWriter) {
 		return err
 	}
 	now, failed := a.log.Newest(ctx)
