@@ -488,7 +488,7 @@ func TestF03_DoomedAdoptionLeavesTheShardAlone(t *testing.T) {
 			l.manifest(func(m *manifestpb.ShardManifest) { m.WalEntryPositionLastSeen = 2 })
 			deleteWAL(l, 2)
 		}},
-		{name: "sealed", want: ErrSealed, log: func(l *lanceLog) {
+		{name: "sealed", want: ErrSealed, says: "the program that began it", log: func(l *lanceLog) {
 			l.manifest(func(m *manifestpb.ShardManifest) { m.Status = manifestpb.ShardStatus_SEALED })
 		}},
 		{name: "options", o: func(o *Options) { o.FlushBytes = -1 }, want: ErrInvalid},

@@ -33,7 +33,8 @@ var (
 	ErrFenced = manifest.ErrFenced
 	// ErrSealed: the shard is sealed and refuses writers.
 	ErrSealed = manifest.ErrSealed
-	// ErrForeignWriter: another program writes this shard.
+	// ErrForeignWriter: another program writes this shard, or has begun it and
+	// Options.Adopt is not set.
 	ErrForeignWriter = manifest.ErrForeignWriter
 	// ErrPersistence: rows could not be made durable. See AppendError.
 	ErrPersistence = flusher.ErrPersistence

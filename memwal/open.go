@@ -30,7 +30,8 @@ import (
 //
 // Whatever is wrong with the arguments is reported before anything is claimed,
 // all of it at once (ErrInvalid). Other errors are ErrSealed, ErrFenced if
-// another Open won, ErrForeignWriter, ErrHole, ErrCorrupt, and those of the store.
+// another Open won, ErrForeignWriter (see Options.Adopt), ErrHole, ErrCorrupt, and
+// those of the store.
 func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (*Writer, error) {
 	start := time.Now()
 	opts := o.withDefaults()
