@@ -15,6 +15,15 @@
 // memtables in one entry. A tick that was due before a freeze and is handled
 // after it therefore appends the frozen rows first.
 //
+// # Cost
+//
+// Two bounds, both for what the store bills. The interval is the least spacing of
+// appends started by time; size and demand do not heed it. A [Ceiling] bounds
+// every PUT of the writer over any minute: an append waits for it whatever
+// started it, while rows pile up and the next entry gets larger. What does not wait
+// is charged, and later appends pay. While nothing is pending there is nothing
+// to wait for, so no tick is asked for either.
+//
 // # Pipelining and acknowledgement
 //
 // Up to MaxInFlight puts are in flight, at successive positions. The durable

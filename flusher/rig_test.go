@@ -270,15 +270,18 @@ type putStore struct {
 
 // put is a request that came in.
 type put struct {
-	pos uint64
-	sum uint32
-	at  time.Time
+	pos   uint64
+	sum   uint32
+	first uint64 // row
+	rows  int64
+	at    time.Time
 }
 
 func (s *putStore) PutIfAbsent(ctx context.Context, key string, body objstore.Body) (objstore.PutResult, error) {
 	pos, _ := wal.ParseName(key[len(rigDir):])
+	first, rows := entryOf(body)
 	s.mu.Lock()
-	s.puts = append(s.puts, put{pos, body.CRC32C(), time.Now()})
+	s.puts = append(s.puts, put{pos, body.CRC32C(), first, rows, time.Now()})
 	s.mu.Unlock()
 	apply := func() (objstore.PutResult, error) {
 		// What is on the wire lands, whether its sender still waits or not.

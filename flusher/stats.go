@@ -10,6 +10,7 @@ type Stats struct {
 	StartedByTime   uint64        // appends started because the interval had passed
 	StartedBySize   uint64        // appends started because FlushBytes were pending
 	StartedByDemand uint64        // appends started for Flush, a freeze or Close
+	HeldBack        uint64        // of these, appends that were due and waited for the ceiling
 	Entries         uint64        // live entries: those acknowledged
 	LastPosition    uint64        // WAL position of the last of these; 0: none
 	Bytes           uint64        // encoded bytes of these
@@ -21,6 +22,7 @@ type Stats struct {
 
 type counters struct {
 	started  [reasons]atomic.Uint64
+	held     atomic.Uint64
 	entries  atomic.Uint64
 	bytes    atomic.Uint64
 	last     atomic.Uint64
@@ -45,6 +47,7 @@ func (f *WAL) Stats() Stats {
 		StartedByTime:   f.stats.started[byTime].Load(),
 		StartedBySize:   f.stats.started[bySize].Load(),
 		StartedByDemand: f.stats.started[byDemand].Load(),
+		HeldBack:        f.stats.held.Load(),
 		Entries:         f.stats.entries.Load(), Bytes: f.stats.bytes.Load(),
 		LastPosition: f.stats.last.Load(),
 		Reissued:     f.stats.reissued.Load(), OwnershipChecks: f.stats.checks.Load(),

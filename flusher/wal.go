@@ -18,7 +18,8 @@ import (
 // is required.
 type Config struct {
 	// Store takes the entries. It retries transient failures itself, with the
-	// same key and bytes, and gives up after a bound of its own.
+	// same key and bytes, and gives up after a bound of its own. If there is a
+	// Ceiling, its Meter is below the retries.
 	Store objstore.Writer
 	// Dir is the key prefix of the log, with a slash at its end.
 	Dir string
@@ -47,6 +48,9 @@ type Config struct {
 	// OnDurable is called in the task after each advance of the durable
 	// cursor. Optional.
 	OnDurable func()
+
+	// Ceiling bounds the PUTs. Default nil: none.
+	Ceiling *Ceiling
 
 	Interval            time.Duration // least spacing of timed appends; 0: none are timed
 	FlushBytes          int64         // pending bytes that start an append
@@ -77,7 +81,8 @@ type WAL struct {
 	window   window
 	assigned uint64    // rows below this ordinal belong to an entry
 	lastTime time.Time // start of the last append; zero: none yet
-	armed    bool      // a tick was asked for since then
+	tick     time.Time // when the tick comes that was asked for since then; zero: none
+	held     bool      // the ceiling holds back an append that is due
 	proof    proof
 	checking bool // an ownership check is in flight
 	proved   int  // slots at the head that the last check proves, whenever it was sent
@@ -126,7 +131,8 @@ func New(cfg Config) *WAL {
 func (f *WAL) Wake() { f.task.Wake() }
 
 // Demand asks for every row below ordinal end to be appended without waiting
-// for the interval. It never blocks; the durable cursor tells when it is done.
+// for the interval; the ceiling holds all the same. It never blocks; the durable
+// cursor tells when it is done.
 func (f *WAL) Demand(end uint64) {
 	for {
 		old := f.demanded.Load()
@@ -191,7 +197,7 @@ func (h *handler) Handle(_ context.Context, msg any) error {
 // Tick names nothing: what is due is looked up now.
 func (h *handler) Tick(context.Context) error {
 	f := (*WAL)(h)
-	f.armed = false
+	f.tick = time.Time{}
 	return f.step()
 }
 
@@ -209,20 +215,37 @@ func (f *WAL) step() error {
 	}
 	for _, s := range f.window.reissue() {
 		f.stats.reissued.Add(1)
-		f.send(s)
+		s.table.AddEntry(0, 0, 0) // the object at the old position is read in replay, too
+		f.send(f.ctx, s)
 	}
 	for {
 		d := decide(f.pending(), f.cfg.Interval, f.cfg.FlushBytes)
 		if !d.append {
-			if d.wait > 0 && !f.armed {
-				f.armed = true
-				f.task.ResetTicker(d.wait)
-			}
+			f.held = f.held || d.held
+			f.lookAgain(d.wait)
 			return nil
 		}
+		if !f.cfg.Ceiling.take() {
+			continue // a retry was charged in between
+		}
 		f.stats.started[d.reason].Add(1)
-		f.lastTime, f.armed = f.cfg.Now(), false
-		f.send(f.window.assign(f.take()))
+		if f.held {
+			f.stats.held.Add(1)
+		}
+		f.lastTime, f.tick, f.held = f.cfg.Now(), time.Time{}, false
+		f.send(withPaid(f.ctx), f.window.assign(f.take()))
+	}
+}
+
+// lookAgain asks for a tick after wait, unless one comes before; 0: none is
+// needed.
+func (f *WAL) lookAgain(wait time.Duration) {
+	if wait == 0 {
+		return
+	}
+	if at := f.cfg.Now().Add(wait); f.tick.IsZero() || at.Before(f.tick) {
+		f.tick = at
+		f.task.ResetTicker(wait)
 	}
 }
 
@@ -242,6 +265,7 @@ func (f *WAL) acknowledge() error {
 			break
 		}
 		f.window.pop()
+		h.table.ResizeEntry(h.size - h.bytes)
 		h.table.Release()
 		f.stats.acknowledged(h)
 		f.proof.renew(h.sent, h.date)
@@ -267,11 +291,11 @@ func (f *WAL) check(pos uint64) {
 }
 
 // send starts the put of s; its completion is a message.
-func (f *WAL) send(s *slot) {
+func (f *WAL) send(ctx context.Context, s *slot) {
 	s.sent = f.cfg.Now()
 	f.stats.inFlight.Add(1)
 	f.jobs.Go(func() {
-		m := f.put(f.ctx, s)
+		m := f.put(ctx, s)
 		f.stats.inFlight.Add(-1)
 		f.post(m)
 	})
@@ -283,7 +307,7 @@ func (f *WAL) post(m any) { _ = f.task.Post(f.ctx, m) }
 
 // pending describes the rows that belong to no entry yet.
 func (f *WAL) pending() pending {
-	p := pending{room: f.window.room(), sinceLast: f.cfg.Now().Sub(f.lastTime)}
+	p := pending{room: f.window.room(), sinceLast: f.cfg.Now().Sub(f.lastTime), ceiling: f.cfg.Ceiling.wait()}
 	accepted := f.cfg.Cursors.Accepted()
 	for _, m := range f.cfg.Live() {
 		end := min(m.EndRow(), accepted)
@@ -319,10 +343,21 @@ func (f *WAL) take() span {
 			sp.end = end
 		}
 		m.Retain()
+		m.AddEntry(sp.to-sp.from, sp.bytes, sp.bytes)
 		f.assigned = sp.end
 		return sp
 	}
 	panic("flusher: pending rows without a memtable that holds them")
+}
+
+// EntriesFor returns the most WAL entries that so many accepted batches with so
+// many window bytes can take, if an entry of several has at most maxEntryBytes.
+// One more may be under way already, with some of them.
+func EntriesFor(batches int, bytes, maxEntryBytes int64) int {
+	// An entry ends where the next batch does not fit, so two successive ones have
+	// more than maxEntryBytes together.
+	most := 2*((max(bytes, 1)-1)/maxEntryBytes) + 1
+	return 1 + int(min(int64(batches), most))
 }
 
 // fail makes err terminal and tells it, once. It runs in the task.

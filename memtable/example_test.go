@@ -45,7 +45,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	for batch, runs := range m.View(cursors.Visible()).Runs(nil) {
+	for batch, runs := range m.View(cursors.Visible()).Runs(0, nil) {
 		fmt.Println("slot", batch.FirstSlot, "runs", runs)
 	}
 	// Output:

@@ -19,16 +19,21 @@ type Size struct {
 	// the batch it was cut from; >= Window as a rule.
 	Pinned int64
 	Rows   int64
+	// Entries is the most WAL entries that it and the rows before it that are in
+	// none yet can take.
+	Entries int
 }
 
 // Usage is what a memtable holds.
 type Usage struct {
-	Window  int64
-	Pinned  int64
-	Index   int64 // bytes of the index set, as far as rows were applied
-	Rows    uint32
-	Batches int
-	Since   time.Time // when the oldest row came; zero when there is none
+	Window   int64
+	Pinned   int64
+	Index    int64 // bytes of the index set, as far as rows were applied
+	Rows     uint32
+	Batches  int
+	Since    time.Time // when the oldest row came; zero when there is none
+	Entries  int       // WAL entries that its rows are in
+	LogBytes int64     // bytes of these, and window bytes of the rows that are in none yet
 }
 
 // Limits say when a memtable is full. Zero means no limit.
@@ -39,6 +44,8 @@ type Limits struct {
 	Rows        uint32
 	Batches     int
 	Age         time.Duration // of the oldest row
+	Entries     int           // WAL entries that a replay of it must read
+	LogBytes    int64         // bytes of these
 }
 
 // Reason names the limit that was met.
@@ -53,6 +60,8 @@ const (
 	ByRows        Reason = "Rows"
 	ByBatches     Reason = "Batches"
 	ByAge         Reason = "Age"
+	ByEntries     Reason = "Entries"
+	ByLogBytes    Reason = "LogBytes"
 )
 
 // LimitError says that a batch cannot be stored in a memtable.
@@ -93,6 +102,10 @@ func (l Limits) Exceeded(u Usage, add Size, now time.Time) Reason {
 		return ByBatches
 	case u.Batches >= math.MaxUint32:
 		return ByBatches
+	case l.Entries > 0 && add.Entries > l.Entries-u.Entries:
+		return ByEntries
+	case l.LogBytes > 0 && add.Window > l.LogBytes-u.LogBytes:
+		return ByLogBytes
 	case l.Age > 0 && now.Sub(u.Since) >= l.Age:
 		return ByAge
 	default:

@@ -39,6 +39,11 @@ func TestM03_LimitsAreMetBeforeTheyAreExceeded(t *testing.T) {
 		{"slots, a huge batch", Limits{}, some, Size{Rows: math.MaxInt64}, born, ByRows},
 		{"bytes, a huge batch", limits, some, Size{Window: math.MaxInt64, Rows: 1}, born, ByWindowBytes},
 		{"number of batches", Limits{}, with(func(u *Usage) { u.Batches = math.MaxUint32 }), Size{Rows: 1}, born, ByBatches},
+		{"entries, the last one", Limits{Entries: 5}, with(func(u *Usage) { u.Entries = 3 }), Size{Rows: 1, Entries: 2}, born, ByNothing},
+		{"one entry", Limits{Entries: 5}, with(func(u *Usage) { u.Entries = 4 }), Size{Rows: 1, Entries: 2}, born, ByEntries},
+		{"bytes of the log", Limits{LogBytes: 500}, with(func(u *Usage) { u.LogBytes = 400 }), Size{Rows: 1, Window: 100}, born, ByNothing},
+		{"one byte of the log", Limits{LogBytes: 500}, with(func(u *Usage) { u.LogBytes = 401 }), Size{Rows: 1, Window: 100}, born, ByLogBytes},
+		{"an empty one has no entries to count", Limits{Entries: 1, LogBytes: 1}, Usage{}, Size{Rows: 1, Window: 2, Entries: 2}, born, ByNothing},
 		{"beyond already", limits, with(func(u *Usage) { u.Rows = 200 }), Size{}, born, ByRows},
 	} {
 		t.Run(c.name, func(t *testing.T) {

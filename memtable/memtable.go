@@ -39,7 +39,14 @@ type Memtable struct {
 	since  atomic.Pointer[time.Time] // when the first row came; nil while there is none
 	pinned atomic.Int64              // sum over the batches
 	frozen atomic.Bool               // set once
-	refs   atomic.Int64              // >= 1 while in use; the batches are released when it gets to 0
+	// What the log has of its rows. AddEntry writes entries first and Unlogged is
+	// read first, so whoever looks meanwhile counts the rows of a new entry twice
+	// rather than not at all.
+	entries    atomic.Int64
+	logBatches atomic.Int64 // in these entries
+	logWindow  atomic.Int64 // window bytes of these batches
+	logBytes   atomic.Int64 // bytes of these entries, as far as they are known; else their window bytes
+	refs       atomic.Int64 // >= 1 while in use; the batches are released when it gets to 0
 }
 
 // Batch is a record batch in a memtable. It has at least one row. It is lent.
@@ -162,13 +169,36 @@ func (m *Memtable) PinnedBytes() int64 { return m.pinned.Load() }
 // IndexBytes returns the memory of the index set.
 func (m *Memtable) IndexBytes() int64 { return m.set.Bytes() }
 
+// AddEntry counts a WAL entry of the given bytes that holds so many batches with
+// so many window bytes; without batches, an object that a replay reads for nothing.
+func (m *Memtable) AddEntry(batches int, window, bytes int64) {
+	m.entries.Add(1)
+	m.logBytes.Add(bytes)
+	m.logWindow.Add(window)
+	m.logBatches.Add(int64(batches))
+}
+
+// ResizeEntry adds delta to the bytes of an entry that was counted by a guess.
+func (m *Memtable) ResizeEntry(delta int64) { m.logBytes.Add(delta) }
+
+// Unlogged returns how many batches are in no WAL entry yet, and their window
+// bytes.
+func (m *Memtable) Unlogged() (batches int, window int64) {
+	return m.Batches() - int(m.logBatches.Load()), m.WindowBytes() - m.logWindow.Load()
+}
+
 // Index returns the index set. It is never nil.
 func (m *Memtable) Index() *index.Set { return m.set }
 
 // Usage returns what the memtable holds.
 func (m *Memtable) Usage() Usage {
 	n, rows := m.store.size()
-	u := Usage{Window: m.store.window(n), Pinned: m.pinned.Load(), Index: m.set.Bytes(), Rows: rows, Batches: n}
+	window := m.store.window(n)
+	unlogged := window - m.logWindow.Load()
+	u := Usage{
+		Window: window, Pinned: m.pinned.Load(), Index: m.set.Bytes(), Rows: rows, Batches: n,
+		Entries: int(m.entries.Load()), LogBytes: unlogged + m.logBytes.Load(),
+	}
 	if since := m.since.Load(); since != nil {
 		u.Since = *since
 	}

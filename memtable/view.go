@@ -70,13 +70,16 @@ func (v View) RangeKeys(name string, r index.Range) (iter.Seq2[[]byte, uint32], 
 }
 
 // Runs returns, batch by batch in the order of writing, the live rows of the
-// view. hidden excludes further ones: those that a newer memtable supersedes,
+// view whose slots are from or above. hidden excludes further ones: those that a newer memtable supersedes,
 // see HiddenBy; nil excludes none. Batches without such rows are left out. The
 // slice of runs is valid until the next step.
-func (v View) Runs(hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[Batch, []Run] {
+func (v View) Runs(from uint32, hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[Batch, []Run] {
 	return func(yield func(Batch, []Run) bool) {
 		var runs []Run
-		for i := 0; v.bound > 0; i++ {
+		if from >= v.bound {
+			return
+		}
+		for i := v.m.FindBatch(from); ; i++ {
 			if i == v.m.Batches() {
 				return
 			}
@@ -84,7 +87,8 @@ func (v View) Runs(hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[B
 			if b.FirstSlot >= v.bound {
 				return
 			}
-			runs = v.runsOf(b, hidden, runs[:0])
+			first := max(from, b.FirstSlot) - b.FirstSlot
+			runs = v.runsOf(b, int(first), hidden, runs[:0])
 			if len(runs) > 0 && !yield(b, runs) {
 				return
 			}
@@ -92,17 +96,17 @@ func (v View) Runs(hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[B
 	}
 }
 
-// runsOf appends the runs of one batch.
-func (v View) runsOf(b Batch, hidden func(arrow.RecordBatch, int) bool, runs []Run) []Run {
+// runsOf appends the runs of one batch from row first on.
+func (v View) runsOf(b Batch, first int, hidden func(arrow.RecordBatch, int) bool, runs []Run) []Run {
 	n := int(min(b.Rec.NumRows(), int64(v.bound-b.FirstSlot)))
-	if n == 0 {
+	if n <= first {
 		return runs
 	}
 	if !v.m.keyed && hidden == nil {
-		return append(runs, Run{0, n})
+		return append(runs, Run{first, n})
 	}
 	from := -1 // start of the run that is open
-	for row := range n {
+	for row := first; row < n; row++ {
 		in := (!v.m.keyed || v.Live(b.FirstSlot+uint32(row))) && (hidden == nil || !hidden(b.Rec, row))
 		switch {
 		case in && from < 0:

@@ -22,7 +22,7 @@ func rowsOf(t testing.TB, v View, hidden func(arrow.RecordBatch, int) bool) []ro
 	t.Helper()
 	var out []row
 	next := uint32(0)
-	for b, runs := range v.Runs(hidden) {
+	for b, runs := range v.Runs(0, hidden) {
 		if b.FirstSlot < next || len(runs) == 0 {
 			t.Errorf("batch at slot %d with %d runs comes after slot %d", b.FirstSlot, len(runs), next)
 		}
@@ -66,7 +66,7 @@ func TestViewBounds(t *testing.T) {
 	} {
 		v := m.View(c.end)
 		runs := ""
-		for b, rs := range v.Runs(nil) {
+		for b, rs := range v.Runs(0, nil) {
 			if runs != "" {
 				runs += " "
 			}
@@ -80,7 +80,7 @@ func TestViewBounds(t *testing.T) {
 	if n := m.View(107).count(odd); n != 4 {
 		t.Errorf("%d rows with those of odd ids hidden, want 4", n)
 	}
-	for range m.View(107).Runs(nil) {
+	for range m.View(107).Runs(0, nil) {
 		break // the consumer may end early
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -43,8 +42,7 @@ func (c *core) adopter(s shardIO) *adoption {
 }
 
 // check refuses the shard or says that it may be claimed. Its newest manifest is
-// cur, and no version that is kept has fields of memwal. listed was made after cur
-// was read. a may be nil.
+// cur, and no version that is kept has fields of memwal. a may be nil.
 func (a *adoption) check(ctx context.Context, cur *manifest.Manifest, listed replay.Listing) error {
 	if a == nil {
 		return fmt.Errorf("%w: the newest manifest, version %d, has none of memwal's fields; "+
@@ -60,7 +58,7 @@ func (a *adoption) check(ctx context.Context, cur *manifest.Manifest, listed rep
 	if err := a.traces(ctx, cur, listed); err != nil {
 		return err
 	}
-	if err := a.c.bind(cur); err != nil {
+	if err := a.c.bind(cur, a.c.opts.binding()); err != nil {
 		return err
 	}
 	return a.certain(ctx, a.walk(ctx, cur, listed), cur)
@@ -239,54 +237,14 @@ func names(from *arrow.Schema) []string {
 	return out
 }
 
-// Metadata by which Lance marks the columns of a table's primary key. The value of
-// the first is the place in the key, from 1; older tables have the second only.
-const (
-	lanceKeyPosition = "lance-schema:unenforced-primary-key:position"
-	lanceKey         = "lance-schema:unenforced-primary-key"
-)
-
 // checkLanceKey compares the primary key with the one that the log records, if it
 // does: with another one, different rows would be upserts.
 func checkLanceKey(from *arrow.Schema, key []string) error {
-	type part struct {
-		name  string
-		place int
+	want, err := recordedKey(from)
+	if err != nil || len(want) == 0 || slices.Equal(key, want) {
+		return err
 	}
-	var parts []part
-	ordered := true
-	for _, f := range from.Fields() {
-		if v, ok := f.Metadata.GetValue(lanceKeyPosition); ok {
-			if n, err := strconv.Atoi(v); err == nil && n > 0 {
-				parts = append(parts, part{f.Name, n})
-				continue
-			}
-		}
-		if v, _ := f.Metadata.GetValue(lanceKey); v == "true" {
-			parts = append(parts, part{name: f.Name})
-			ordered = false
-		}
-	}
-	if len(parts) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(parts, func(a, b part) int { return a.place - b.place })
-	want := make([]string, len(parts))
-	for i, p := range parts {
-		want[i] = p.name
-	}
-	got := slices.Clone(key)
-	if same := slices.Clone(want); !ordered {
-		slices.Sort(got)
-		slices.Sort(same)
-		if slices.Equal(got, same) {
-			return nil
-		}
-	}
-	if !slices.Equal(key, want) {
-		return fmt.Errorf("the log was written with the primary key %q, Options.PrimaryKey is %q: give that of the log", want, key)
-	}
-	return nil
+	return fmt.Errorf("the log was written with the primary key %q, Options.PrimaryKey is %q: give that of the log", want, key)
 }
 
 // rows checks that every row of b is one that Put or Delete would have accepted.

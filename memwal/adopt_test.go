@@ -561,7 +561,7 @@ func TestAdoptLogs(t *testing.T) {
 		}},
 		{name: "the old way to record a key", rows: 1, want: []string{"1|a|1"}, log: func(l *lanceLog) {
 			fields := lanceColumns()
-			fields[0].Metadata = arrow.NewMetadata([]string{lanceKey}, []string{"true"})
+			fields[0].Metadata = arrow.NewMetadata([]string{lanceKeyMark}, []string{"true"})
 			l.schema = arrow.NewSchema(fields, nil)
 			l.put(testRow{1, "a", 1})
 		}},

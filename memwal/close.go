@@ -14,7 +14,8 @@ import (
 // Close makes every accepted row durable, stops the background tasks, and frees
 // the memory that open snapshots do not hold. It returns the first terminal
 // failure of the writer, if there was one. If ctx ends first, the rest is
-// aborted: rows that were not durable by then may or may not be found later.
+// aborted: rows that were not durable by then may or may not be found later. Under
+// a low MaxPUTsPerSecond each entry that is still to be put may wait for a minute.
 //
 // Calls after the first wait for it, until their own ctx ends, and return the same.
 func (w *Writer) Close(ctx context.Context) error {

@@ -79,6 +79,8 @@ func TestX01_IdleWriterMakesNoRequests(t *testing.T) {
 		"default":  {},
 		"aging":    {MaxMemtableAge: time.Hour},
 		"wal only": {WALOnly: true},
+		"ceiling":  {MaxPUTsPerSecond: 1},
+		"least":    {MaxPUTsPerSecond: 1.0 / 30},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

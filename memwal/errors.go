@@ -20,7 +20,7 @@ var (
 	// ErrBackpressure: memory is full and nothing was freed for StallTimeout;
 	// nothing was stored. Try again later.
 	ErrBackpressure = errors.New("backpressure")
-	// ErrClosed: the writer or the snapshot was closed.
+	// ErrClosed: the writer, the reader or the snapshot was closed.
 	ErrClosed = errors.New("closed")
 	// ErrPoisoned: an earlier failure ended the writer; the error wraps it. Open
 	// the shard again.
@@ -29,6 +29,12 @@ var (
 	ErrAborted = errors.New("writer aborted")
 	// ErrNoMemtable: the writer was opened with WALOnly and keeps no rows.
 	ErrNoMemtable = errors.New("no memtable")
+	// ErrLogTruncated: the log was recycled above the place where a reader stood.
+	// See LogTruncatedError.
+	ErrLogTruncated = errors.New("log truncated")
+	// ErrReaderFull: what a reader holds has come to MaxResidentBytes. See
+	// ReaderFullError.
+	ErrReaderFull = errors.New("reader full")
 	// ErrFenced: another writer has claimed the shard. See FencedError.
 	ErrFenced = manifest.ErrFenced
 	// ErrSealed: the shard is sealed and refuses writers.
@@ -95,6 +101,36 @@ func (e *BackpressureError) Error() string {
 
 // Is makes errors.Is(err, ErrBackpressure) true.
 func (e *BackpressureError) Is(target error) bool { return target == ErrBackpressure }
+
+// LogTruncatedError is a reader that needs a WAL entry that may have been
+// recycled. It matches ErrLogTruncated.
+type LogTruncatedError struct {
+	Want   uint64 // WAL position that it needs
+	Oldest uint64 // the lowest position that is surely kept
+}
+
+func (e *LogTruncatedError) Error() string {
+	return fmt.Sprintf("the reader needs WAL entry %d, but the log is kept from %d on: it was flushed and recycled meanwhile; open a new reader, and refresh it more often",
+		e.Want, e.Oldest)
+}
+
+// Is makes errors.Is(err, ErrLogTruncated) true.
+func (e *LogTruncatedError) Is(target error) bool { return target == ErrLogTruncated }
+
+// ReaderFullError is a reader that takes in no more rows. What it has it goes on
+// showing. It matches ErrReaderFull.
+type ReaderFullError struct {
+	Resident int64 // bytes of rows and indexes in memory
+	Max      int64 // option MaxResidentBytes
+}
+
+func (e *ReaderFullError) Error() string {
+	return fmt.Sprintf("the reader holds %d bytes, option MaxResidentBytes is %d: open one with more, or with fewer columns and indexes",
+		e.Resident, e.Max)
+}
+
+// Is makes errors.Is(err, ErrReaderFull) true.
+func (e *ReaderFullError) Is(target error) bool { return target == ErrReaderFull }
 
 // BatchError says why a batch was refused. Nothing of it was stored. It matches
 // ErrInvalid.

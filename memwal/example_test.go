@@ -217,3 +217,87 @@ func ExampleSealShard() {
 	// sealed: true
 	// closed: true
 }
+
+// Another process reads what a writer has made durable.
+func ExampleOpenReader() {
+	ctx := context.Background()
+	store := objstore.NewMemory() // in earnest, both processes open the same bucket
+	w, err := memwal.Open(ctx, store, shard, schema, &memwal.Options{PrimaryKey: []string{"id"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close(ctx)
+
+	r, err := memwal.OpenReader(ctx, store, shard, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer r.Close()
+
+	rows := batch(schema, `[{"id": 1, "city": "Ghent"}, {"id": 2, "city": "Ypres"}]`)
+	defer rows.Release()
+	if err := w.Put(ctx, rows); err != nil {
+		log.Fatal(err)
+	}
+	if err := r.Refresh(ctx); err != nil { // shows everything that was acknowledged by now
+		log.Fatal(err)
+	}
+	s, err := r.Snapshot()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	row, err := s.Lookup(ctx, int64(2))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(row.Presence, row.Column(1).ValueStr(row.Index))
+	// Output: present Ypres
+}
+
+// Follow hands out new rows as they become durable.
+func ExampleReader_Follow() {
+	ctx := context.Background()
+	store := objstore.NewMemory()
+	w, err := memwal.Open(ctx, store, shard, schema, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close(ctx)
+	go func() {
+		for _, city := range []string{"Ghent", "Ypres", "Bruges"} {
+			rows := batch(schema, `[{"id": 1, "city": "`+city+`"}]`)
+			if err := w.Put(ctx, rows); err != nil {
+				log.Fatal(err)
+			}
+			rows.Release()
+		}
+	}()
+
+	r, err := memwal.OpenReader(ctx, store, shard, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer r.Close()
+	next := uint64(0) // the first ordinal that was not seen; keep it to go on later
+	for s, err := range r.Follow(ctx, next) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		for rec, err := range s.All(ctx, memwal.ScanOptions{From: next, Columns: []string{"city"}}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			for i := range int(rec.NumRows()) {
+				fmt.Println(rec.Column(0).ValueStr(i))
+			}
+		}
+		if next = s.Bound(); next == 3 {
+			break
+		}
+	}
+	// Output:
+	// Ghent
+	// Ypres
+	// Bruges
+}

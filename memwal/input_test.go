@@ -336,6 +336,8 @@ func TestC05_ReservedNames(t *testing.T) {
 func TestC06_OptionsOutOfBounds(t *testing.T) {
 	wrong := Options{
 		Visibility: 7, FlushInterval: 2 * time.Hour, FlushBytes: -1, MaxEntryBytes: 65 << 20, MaxInFlight: 65, Compression: "gzip",
+		MaxPUTsPerSecond: math.NaN(), MaxRecoveryEntries: 1, MaxRecoveryBytes: -1,
+		Prices:           &objstore.Prices{ClassA: -1, ClassB: math.NaN(), Delete: math.Inf(1), Egress: math.Inf(-1)},
 		MaxMemtableBytes: -1, MaxMemtableRows: 1 << 32, MaxMemtableBatches: -2, MaxMemtableAge: -time.Second,
 		MaxResidentBytes: -3, StallTimeout: -1, OwnershipCheckAfter: time.Hour, FenceRetention: time.Hour, ReplayBytes: -1,
 		WALOnly: true, Indexes: []index.Config{index.Ordered{Name: "x", Columns: []index.Column{{Name: "nope"}}}},
@@ -356,7 +358,8 @@ func TestC06_OptionsOutOfBounds(t *testing.T) {
 	}
 	slices.Sort(fields)
 	want := []string{"Compression", "FenceRetention", "FlushBytes", "FlushInterval", "Indexes", "MaxEntryBytes", "MaxInFlight", "MaxMemtableAge",
-		"MaxMemtableBatches", "MaxMemtableBytes", "MaxMemtableRows", "MaxResidentBytes", "ReplayBytes", "StallTimeout", "Visibility", "Visibility"}
+		"MaxMemtableBatches", "MaxMemtableBytes", "MaxMemtableRows", "MaxPUTsPerSecond", "MaxRecoveryBytes", "MaxRecoveryEntries", "MaxResidentBytes",
+		"Prices.ClassA", "Prices.ClassB", "Prices.Delete", "Prices.Egress", "ReplayBytes", "StallTimeout", "Visibility", "Visibility"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("got   %v\nwant %v", fields, want)
 	}
@@ -379,6 +382,14 @@ func TestC06_OptionsOutOfBounds(t *testing.T) {
 		{"FlushBytes", true, func(o *Options) { o.FlushBytes = 64 << 20 }},
 		{"FlushBytes", false, func(o *Options) { o.FlushBytes = 64<<20 + 1 }},
 		{"MaxInFlight", true, func(o *Options) { o.MaxInFlight = 64 }},
+		{"MaxPUTsPerSecond", true, func(o *Options) { o.MaxPUTsPerSecond = 1.0 / 30 }},
+		{"MaxPUTsPerSecond", false, func(o *Options) { o.MaxPUTsPerSecond = 0.0333 }},
+		{"MaxPUTsPerSecond", true, func(o *Options) { o.MaxPUTsPerSecond = 1e6 }},
+		{"MaxPUTsPerSecond", false, func(o *Options) { o.MaxPUTsPerSecond = 1e6 + 1 }},
+		{"MaxPUTsPerSecond", false, func(o *Options) { o.MaxPUTsPerSecond = -1 }},
+		{"MaxRecoveryEntries", true, func(o *Options) { o.MaxRecoveryEntries = 2 }},
+		{"MaxRecoveryBytes", true, func(o *Options) { o.MaxRecoveryBytes = 1 }},
+		{"Prices", true, func(o *Options) { o.Prices = new(objstore.Prices) }},
 		{"MaxMemtableRows", true, func(o *Options) { o.MaxMemtableRows = 1 << 31 }},
 		{"MaxMemtableRows", false, func(o *Options) { o.MaxMemtableRows = 1<<31 + 1 }},
 		{"MaxResidentBytes", true, func(o *Options) { o.MaxResidentBytes = 64 << 20 }},

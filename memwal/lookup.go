@@ -60,7 +60,7 @@ func (s *Snapshot) Lookup(ctx context.Context, key ...any) (Row, error) {
 		return Row{}, err
 	}
 	defer s.view.release()
-	k, err := s.c.spec.Key(key...)
+	k, err := s.r.spec.Key(key...)
 	if err != nil {
 		return Row{}, lookupError(err)
 	}
@@ -83,8 +83,8 @@ func (s *Snapshot) Lookup(ctx context.Context, key ...any) (Row, error) {
 // LookupAll looks up every row of keys, whose columns are the key columns in the
 // order of Options.PrimaryKey, and returns what it found in the same order.
 func (s *Snapshot) LookupAll(ctx context.Context, keys arrow.RecordBatch) ([]Row, error) {
-	if len(s.c.table.PrimaryKey) == 0 {
-		_, err := s.c.spec.Key()
+	if len(s.r.table.PrimaryKey) == 0 {
+		_, err := s.r.spec.Key()
 		return nil, lookupError(err)
 	}
 	if err := s.acquire(ctx, "look up"); err != nil {
@@ -92,12 +92,12 @@ func (s *Snapshot) LookupAll(ctx context.Context, keys arrow.RecordBatch) ([]Row
 	}
 	defer s.view.release()
 	// A delete batch has the key columns of the storage schema where they belong.
-	shaped, err := s.c.shaper.Tombstones(keys)
+	shaped, err := s.r.shaper.Tombstones(keys)
 	if err != nil {
 		return nil, lookupError(err)
 	}
 	defer shaped.Release()
-	if err := s.c.spec.Check(shaped); err != nil {
+	if err := s.r.spec.Check(shaped); err != nil {
 		return nil, lookupError(err)
 	}
 	views := s.views()

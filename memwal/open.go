@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/google/uuid"
+	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
-	"github.com/memwal/memwal-go/internal/schema"
-	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
@@ -35,7 +35,7 @@ import (
 func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (*Writer, error) {
 	start := time.Now()
 	opts := o.withDefaults()
-	c := &core{shard: shard, opts: opts, user: userSchema, logger: opts.Logger.With("shard", shard.String())}
+	c := &core{shard: shard, opts: opts, resident: resident{mem: opts.Allocator, user: userSchema}, logger: opts.Logger.With("shard", shard.String())}
 	if err := c.check(store); err != nil {
 		return nil, fmt.Errorf("open shard %v: %w", shard, err)
 	}
@@ -56,7 +56,7 @@ func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema
 
 // check refuses what is wrong whatever the shard holds, all of it at once.
 func (c *core) check(store objstore.Store) error {
-	err := errors.Join(checkPlace(store, c.shard), c.opts.validate(), c.bind(nil))
+	err := errors.Join(checkPlace(store, c.shard), c.opts.validate(), c.bind(nil, c.opts.binding()))
 	if err == nil {
 		c.configure()
 	}
@@ -77,11 +77,7 @@ func checkPlace(store objstore.Store, shard uuid.UUID) error {
 
 // configure derives from the options what does not depend on the manifest.
 func (c *core) configure() {
-	c.limits = memtable.Limits{
-		WindowBytes: c.opts.MaxMemtableBytes, PinnedBytes: 2*c.opts.MaxMemtableBytes + maxBatchBytes,
-		IndexBytes: c.opts.MaxMemtableBytes, Rows: uint32(c.opts.MaxMemtableRows), Batches: c.opts.MaxMemtableBatches,
-		Age: c.opts.MaxMemtableAge,
-	}
+	c.limits = c.opts.limits()
 	c.level = memtable.LevelVisible
 	if c.opts.Visibility == VisibleIndexed {
 		c.level = memtable.LevelIndexed
@@ -91,64 +87,11 @@ func (c *core) configure() {
 	m.Release()
 }
 
-// bind derives from the options, and from the manifest's table if there is one,
-// how rows are stored and indexed.
-func (c *core) bind(cur *manifest.Manifest) error {
-	var prev *schema.Table
-	if cur != nil && !cur.Legacy {
-		prev = &schema.Table{Schema: cur.Schema, PrimaryKey: cur.PrimaryKey, NextFieldID: cur.NextFieldID}
-	}
-	table, err := schema.Storage(c.user, c.opts.PrimaryKey, prev)
-	if err != nil {
-		return invalid("schema", err)
-	}
-	if cur != nil && cur.Legacy {
-		table = schema.Adopt(table)
-	}
-	if err := wal.CheckSchema(table.Schema); err != nil {
-		return invalid("schema", err)
-	}
-	spec, err := index.Bind(table.Schema, columns(table.PrimaryKey), c.opts.Indexes)
-	if err != nil {
-		return invalid("indexes", err)
-	}
-	shaper, err := schema.NewShaper(c.user, table)
-	if err != nil {
-		return invalid("schema", err)
-	}
-	c.table, c.spec, c.indexed, c.shaper = table, spec, spec, shaper
-	if c.opts.WALOnly {
-		if c.indexed, err = index.Bind(withoutTombstone(table.Schema), nil, nil); err != nil {
-			return invalid("schema", err)
-		}
-	}
-	return nil
-}
-
-// withoutTombstone is what the indexes of a table are bound to that has no use
-// for its primary key.
-func withoutTombstone(s *arrow.Schema) *arrow.Schema {
-	var fields []arrow.Field
-	for _, f := range s.Fields() {
-		if f.Name != schema.Tombstone {
-			fields = append(fields, f)
-		}
-	}
-	return arrow.NewSchema(fields, nil)
-}
-
-func columns(names []string) []index.Column {
-	var cols []index.Column
-	for _, n := range names {
-		cols = append(cols, index.Column{Name: n})
-	}
-	return cols
-}
-
 // shardIO is the store of one shard, with retries and counters.
 type shardIO struct {
 	store    objstore.Writer
 	counters *objstore.Counters
+	ceiling  *flusher.Ceiling // nil: none
 	dirs     layout
 	log      *manifest.Log
 	opts     Options
@@ -157,11 +100,12 @@ type shardIO struct {
 func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 	o.Logger = o.Logger.With("shard", shard.String())
 	counters := new(objstore.Counters)
+	ceiling := flusher.NewCeiling(o.MaxPUTsPerSecond)
 	// Nothing here can delete: only recycling is handed a store that does.
-	counted := objstore.WithRetry(objstore.WithCounters(store, counters), o.Retry)
+	counted := objstore.WithRetry(ceiling.Meter(objstore.WithCounters(store, counters)), o.Retry)
 	dirs := layoutOf(shard)
 	return shardIO{
-		store: counted, counters: counters, dirs: dirs, opts: o,
+		store: counted, counters: counters, ceiling: ceiling, dirs: dirs, opts: o,
 		log: manifest.New(counted, dirs.manifest, &manifest.Options{OwnershipCheckAfter: o.OwnershipCheckAfter}),
 	}
 }
@@ -177,7 +121,7 @@ func (s shardIO) takeover() *takeover {
 // the caller owns.
 func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time, tables []*memtable.Memtable, err error) {
 	sio := ioOf(store, c.shard, c.opts)
-	c.store, c.counters, c.log = sio.store, sio.counters, sio.log
+	c.store, c.counters, c.ceiling, c.log = sio.store, sio.counters, sio.ceiling, sio.log
 	var loader *replay.Loader
 	defer func() {
 		if loader != nil {
@@ -214,20 +158,23 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 func (c *core) loader(m *manifest.Manifest) *replay.Loader {
 	return replay.NewLoader(replay.LoaderConfig{
 		Schema: c.table.Schema, From: m.RowsFloor(), NewTable: c.newTable, Limits: c.limits,
-		OnIndexError: c.failIndex, CountOnly: c.opts.WALOnly,
+		OnIndexError: indexFailer(c.logger), CountOnly: c.opts.WALOnly,
 	})
 }
 
-// failIndex marks the index that err names as failed in m: it must not keep the
-// shard from opening. Without the primary key nothing could be read or written.
-func (c *core) failIndex(m *memtable.Memtable, err error) error {
-	failed, ok := errors.AsType[*index.ApplyError](err)
-	if !ok || failed.Index == index.PrimaryKey || m.Index().Failed(failed.Index) != nil {
-		return err
+// indexFailer returns what a replay does about an index that fails: the index is
+// marked as failed in its memtable, since it must not keep rows from being read.
+// Without the primary key nothing could be read or written.
+func indexFailer(logger *slog.Logger) func(m *memtable.Memtable, err error) error {
+	return func(m *memtable.Memtable, err error) error {
+		failed, ok := errors.AsType[*index.ApplyError](err)
+		if !ok || failed.Index == index.PrimaryKey || m.Index().Failed(failed.Index) != nil {
+			return err
+		}
+		logger.Error("an index failed in replay; its searches return the error until the shard is opened again",
+			"index", failed.Index, "generation", m.Generation(), "error", failed.Err)
+		return m.Index().Fail(failed.Index, failed.Err)
 	}
-	c.logger.Error("an index failed in replay; its searches return the error until the shard is opened again",
-		"index", failed.Index, "generation", m.Generation(), "error", failed.Err)
-	return m.Index().Fail(failed.Index, failed.Err)
 }
 
 // claim builds the manifest that makes us the writer.
@@ -239,7 +186,10 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 		}
 		next = cur.Clone()
 	}
-	if err := c.bind(cur); err != nil {
+	if err := c.bind(cur, c.opts.binding()); err != nil {
+		return nil, err
+	}
+	if err := checkReadable(next); err != nil {
 		return nil, err
 	}
 	next.Schema, next.PrimaryKey, next.NextFieldID = c.table.Schema, c.table.PrimaryKey, c.table.NextFieldID
@@ -271,4 +221,21 @@ func indexSpecs(configs []index.Config) []manifest.IndexSpec {
 		specs = append(specs, s)
 	}
 	return specs
+}
+
+// indexConfigs is the way back, for readers. Kinds of newer versions are left out:
+// their searches find no such index.
+func indexConfigs(specs []manifest.IndexSpec) []index.Config {
+	configs := []index.Config{}
+	for _, s := range specs {
+		if s.Kind != index.KindOrdered {
+			continue
+		}
+		o := index.Ordered{Name: s.Name}
+		for _, col := range s.Columns {
+			o.Columns = append(o.Columns, index.Column{Name: col.Name, FieldID: col.FieldID})
+		}
+		configs = append(configs, o)
+	}
+	return configs
 }

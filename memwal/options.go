@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 )
 
@@ -66,6 +68,26 @@ type Options struct {
 	// append is started by time, which VisibleDurable does not allow.
 	FlushInterval time.Duration
 
+	// MaxPUTsPerSecond is a ceiling on cost: a minute that ends with an append has
+	// no more than 60 times as many PUTs. FlushInterval spaces the appends that are
+	// started by time; the ceiling bounds all of them. Those for Flush, a freeze and
+	// Close wait for their turn, too, up to a minute for each entry. Meanwhile rows pile up
+	// and entries get larger, up to MaxEntryBytes; beyond that memory fills, and puts
+	// wait as MaxResidentBytes and StallTimeout say.
+	//
+	// A tenth of a minute's PUTs, and at least one, goes at once after a pause; the
+	// rest of them, evenly spread, is the steady rate. So that is nine tenths of a
+	// ceiling that allows for many, and half of the least one.
+	//
+	// The puts of Open and each attempt of a retry count, and so do entries put
+	// again above another writer's object, and manifest commits. These do not wait:
+	// the appends after them do, at most until a minute after the last.
+	//
+	// Default 0: no ceiling. Else from 1/30 (one that goes at once and one more in
+	// a minute) to a million. If PUTs are further apart than OwnershipCheckAfter,
+	// each append costs a listing, which is as dear as the PUT.
+	MaxPUTsPerSecond float64
+
 	// FlushBytes of pending rows start an append before the interval has passed.
 	// Default 1 MiB: at list price half a cent a gigabyte. Smaller costs more;
 	// larger makes puts wait longer, and entries are made larger anyway when the
@@ -99,6 +121,20 @@ type Options struct {
 	// MaxMemtableAge rotates a memtable that has rows by age, idle or not.
 	// Default: never.
 	MaxMemtableAge time.Duration
+
+	// MaxRecoveryEntries rotates the active memtable before its rows can take more
+	// WAL entries than that: so many objects a reopen reads for one memtable. It is
+	// no bound on their sum: frozen memtables are not written elsewhere, so a
+	// reopen reads the whole log. Default 65,536, some four minutes of reading where
+	// a request takes 28 ms; at least 2. Smaller makes more memtables for reads to
+	// look through where rows come one at a time. Of entries put again above another
+	// writer's object, what comes after the rotation is on top.
+	MaxRecoveryEntries int
+	// MaxRecoveryBytes rotates by the bytes of these entries: as they are in the log
+	// once they are durable, before that what their rows span. Default 1 GiB: less
+	// than that rotates earlier than MaxMemtableBytes only where rows are so few to an
+	// entry that what it costs beside them adds up.
+	MaxRecoveryBytes int64
 
 	// MaxResidentBytes is the ceiling for rows and indexes in memory. Put waits
 	// while it would be passed. Default 4 GiB. Frozen memtables stay in memory,
@@ -158,6 +194,10 @@ type Options struct {
 	// loaded. Default 64 MiB: less leaves requests idle, more gains nothing.
 	ReplayBytes int64
 
+	// Prices are those of the store, for Stats.Cost. Default nil: S3 Standard at
+	// list price. They change nothing but that figure.
+	Prices *objstore.Prices
+
 	// Allocator serves what memwal allocates for Arrow data. Default:
 	// memory.DefaultAllocator.
 	Allocator memory.Allocator
@@ -181,11 +221,18 @@ func (o *Options) withDefaults() Options {
 	def(&r.MaxMemtableBytes, 64<<20)
 	def(&r.MaxMemtableRows, 8<<20)
 	def(&r.MaxMemtableBatches, 1<<20)
+	def(&r.MaxRecoveryEntries, 64<<10)
+	def(&r.MaxRecoveryBytes, 1<<30)
 	def(&r.MaxResidentBytes, 4<<30)
 	def(&r.StallTimeout, 10*time.Second)
 	def(&r.OwnershipCheckAfter, 30*time.Second)
 	def(&r.FenceRetention, 24*time.Hour)
 	def(&r.ReplayBytes, 64<<20)
+	prices := objstore.S3Standard()
+	if r.Prices != nil {
+		prices = *r.Prices
+	}
+	r.Prices = &prices
 	if r.Allocator == nil {
 		r.Allocator = memory.DefaultAllocator
 	}
@@ -201,6 +248,8 @@ func def[T comparable](field *T, value T) {
 		*field = value
 	}
 }
+
+func validPrice(dollars float64) bool { return dollars >= 0 && !math.IsInf(dollars, 1) }
 
 // OptionError is one option out of bounds. It matches ErrInvalid.
 type OptionError struct {
@@ -236,6 +285,8 @@ func (o *Options) validate() error {
 	check(o.FlushInterval > 0 || o.Visibility == VisibleIndexed, "FlushInterval", o.FlushInterval,
 		"positive with VisibleDurable: a small lone put would wait for ever")
 	check(o.FlushInterval <= time.Hour, "FlushInterval", o.FlushInterval, "at most 1h")
+	check(o.MaxPUTsPerSecond == 0 || o.MaxPUTsPerSecond >= flusher.MinCeiling && o.MaxPUTsPerSecond <= flusher.MaxCeiling,
+		"MaxPUTsPerSecond", o.MaxPUTsPerSecond, "0 for no ceiling, or from 1/30 to a million: it is held over a minute, which must have room for two")
 	check(o.FlushBytes > 0 && o.FlushBytes <= maxBatchBytes, "FlushBytes", o.FlushBytes, "from 1 to 64 MiB")
 	check(o.MaxEntryBytes > 0 && o.MaxEntryBytes <= maxBatchBytes, "MaxEntryBytes", o.MaxEntryBytes, "from 1 to 64 MiB")
 	check(o.MaxInFlight > 0 && o.MaxInFlight <= maxInFlight, "MaxInFlight", o.MaxInFlight, "from 1 to 64")
@@ -248,6 +299,8 @@ func (o *Options) validate() error {
 	check(o.MaxMemtableRows > 0 && o.MaxMemtableRows <= 1<<31, "MaxMemtableRows", o.MaxMemtableRows, "from 1 to 2^31")
 	check(o.MaxMemtableBatches > 0, "MaxMemtableBatches", o.MaxMemtableBatches, "positive")
 	check(o.MaxMemtableAge >= 0, "MaxMemtableAge", o.MaxMemtableAge, "positive, or 0 for never")
+	check(o.MaxRecoveryEntries >= 2, "MaxRecoveryEntries", o.MaxRecoveryEntries, "at least 2: one entry may be under way while rows are added")
+	check(o.MaxRecoveryBytes > 0, "MaxRecoveryBytes", o.MaxRecoveryBytes, "positive")
 	check(o.MaxResidentBytes >= o.MaxMemtableBytes, "MaxResidentBytes", o.MaxResidentBytes,
 		fmt.Sprintf("at least MaxMemtableBytes, %d", o.MaxMemtableBytes))
 	check(o.StallTimeout > 0, "StallTimeout", o.StallTimeout, "positive")
@@ -260,6 +313,12 @@ func (o *Options) validate() error {
 			fmt.Sprintf("more than (MaxInFlight + 2) * OwnershipCheckAfter + 10m = %v", least))
 	}
 	check(o.ReplayBytes > 0, "ReplayBytes", o.ReplayBytes, "positive")
+	if p := o.Prices; p != nil {
+		check(validPrice(p.ClassA), "Prices.ClassA", p.ClassA, "0 or more, and finite")
+		check(validPrice(p.ClassB), "Prices.ClassB", p.ClassB, "0 or more, and finite")
+		check(validPrice(p.Delete), "Prices.Delete", p.Delete, "0 or more, and finite")
+		check(validPrice(p.Egress), "Prices.Egress", p.Egress, "0 or more, and finite")
+	}
 	r := o.Retry
 	check(r.RequestTimeout >= 0, "Retry.RequestTimeout", r.RequestTimeout, "positive, or 0 for the default")
 	check(r.MaxAttempts >= 0, "Retry.MaxAttempts", r.MaxAttempts, "positive, or 0 for the default")
@@ -267,4 +326,18 @@ func (o *Options) validate() error {
 	check(r.MinBackoff >= 0, "Retry.MinBackoff", r.MinBackoff, "positive, or 0 for the default")
 	check(r.MaxBackoff >= 0, "Retry.MaxBackoff", r.MaxBackoff, "positive, or 0 for the default")
 	return errors.Join(errs...)
+}
+
+// limits say when a memtable is full.
+func (o *Options) limits() memtable.Limits {
+	return memtable.Limits{
+		WindowBytes: o.MaxMemtableBytes, PinnedBytes: 2*o.MaxMemtableBytes + maxBatchBytes,
+		IndexBytes: o.MaxMemtableBytes, Rows: uint32(o.MaxMemtableRows), Batches: o.MaxMemtableBatches,
+		Age: o.MaxMemtableAge, Entries: o.MaxRecoveryEntries, LogBytes: o.MaxRecoveryBytes,
+	}
+}
+
+// binding is what the options say about the table.
+func (o *Options) binding() binding {
+	return binding{primaryKey: o.PrimaryKey, indexes: o.Indexes, unread: o.WALOnly}
 }

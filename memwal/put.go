@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/memwal/memwal-go/flusher"
 	"github.com/memwal/memwal-go/internal/schema"
 	"github.com/memwal/memwal-go/memtable"
 )
@@ -142,6 +143,9 @@ func (c *core) append(ctx context.Context, w *Writer, rec arrow.RecordBatch, add
 		return nil, err
 	}
 	active := c.activeLocked()
+	if batches, bytes := active.Unlogged(); add.Rows > 0 {
+		add.Entries = flusher.EntriesFor(batches+1, bytes+add.Window, c.opts.MaxEntryBytes)
+	}
 	if active.Full(c.limits, add, time.Now()) {
 		active = c.rotateLocked()
 	}
@@ -250,6 +254,7 @@ func (c *core) rotate(due func(*memtable.Memtable) bool) error {
 
 // Flush returns once every row accepted before the call is durable, and in the
 // indexes, without waiting for the flush interval: a snapshot taken then shows it.
+// MaxPUTsPerSecond still holds: under a low one each entry may wait for a minute.
 func (w *Writer) Flush(ctx context.Context) error {
 	defer runtime.KeepAlive(w)
 	c := w.c

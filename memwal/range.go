@@ -29,11 +29,11 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			if err != nil {
 				return nil, rangeError(err)
 			}
-			seqs[i] = keyed{view: v, seq: seq, hidden: memtable.HiddenBy(views[i+1:]...)}
+			seqs[i] = keyed{view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(views[i+1:]...)}
 		}
 		if len(views) == 0 {
 			// Nothing to search, but a wrong question still gets its answer.
-			if err := s.c.checkRange(name, r); err != nil {
+			if err := s.r.checkRange(name, r); err != nil {
 				return nil, rangeError(err)
 			}
 		}
@@ -42,10 +42,10 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 }
 
 // checkRange asks an empty memtable.
-func (c *core) checkRange(name string, r index.Range) error {
-	m := c.newTable(1, 0)
+func (r *resident) checkRange(name string, over index.Range) error {
+	m := r.newTable(1, 0)
 	defer m.Release()
-	_, err := m.View(0).RangeKeys(name, r)
+	_, err := m.View(0).RangeKeys(name, over)
 	return err
 }
 
@@ -59,6 +59,7 @@ func rangeError(err error) error {
 // keyed is a range of one memtable, in key order.
 type keyed struct {
 	view   memtable.View
+	from   uint64 // rows with a lower ordinal are left out
 	seq    iter.Seq2[[]byte, uint32]
 	hidden func(arrow.RecordBatch, int) bool
 }
@@ -67,6 +68,9 @@ type keyed struct {
 func (k keyed) rows(yield func([]byte, run) bool) {
 	first := k.view.Memtable().FirstRow()
 	for key, slot := range k.seq {
+		if first+uint64(slot) < k.from {
+			continue
+		}
 		rec, row := k.view.Locate(slot)
 		if k.hidden != nil && k.hidden(rec, row) {
 			continue

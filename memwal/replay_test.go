@@ -486,7 +486,7 @@ func TestR15_IndexThatFailsInReplayDoesNotKeepTheShardFromOpening(t *testing.T) 
 	}
 	mustClose(t, w)
 
-	c := &core{shard: testShard, opts: o, user: testSchema, logger: o.Logger}
+	c := &core{shard: testShard, opts: o, resident: resident{user: testSchema}, logger: o.Logger}
 	if err := c.check(store); err != nil {
 		t.Fatal(err)
 	}

@@ -27,10 +27,10 @@ func (s *Snapshot) read(ctx context.Context, op string, g *gatherer, o ScanOptio
 	}
 	j := &joiner{ctx: ctx, op: op, gather: g, size: o.BatchRows, left: o.Limit, join: true, done: s.view.release}
 	for _, col := range g.columns {
-		j.join = j.join && concatenates(s.c.table.Schema.Field(col).Type)
+		j.join = j.join && concatenates(s.r.table.Schema.Field(col).Type)
 	}
 	j.pull, j.stop = iter.Pull(seq)
-	return newReader(g.schema, j), nil
+	return newRecordReader(g.schema, j), nil
 }
 
 func (s *Snapshot) produce(produce rows) (iter.Seq[run], error) {
@@ -44,7 +44,7 @@ func (s *Snapshot) produce(produce rows) (iter.Seq[run], error) {
 // keyFailed returns the failure of a primary key index: without it nothing can
 // be said about which rows are live.
 func (s *Snapshot) keyFailed(views []memtable.View) error {
-	if len(s.c.table.PrimaryKey) == 0 {
+	if len(s.r.table.PrimaryKey) == 0 {
 		return nil
 	}
 	for _, v := range views {
@@ -55,12 +55,17 @@ func (s *Snapshot) keyFailed(views []memtable.View) error {
 	return nil
 }
 
-// scan yields the live rows in the order of their ordinals.
-func (s *Snapshot) scan(views []memtable.View) (iter.Seq[run], error) {
+// scan yields the live rows from the ordinal from on, in the order of their
+// ordinals.
+func scan(from uint64, views []memtable.View) iter.Seq[run] {
 	return func(yield func(run) bool) {
 		for i, v := range views {
 			first := v.Memtable().FirstRow()
-			for b, stretches := range v.Runs(memtable.HiddenBy(views[i+1:]...)) {
+			if from >= first+uint64(v.Bound()) {
+				continue
+			}
+			start := uint32(max(from, first) - first)
+			for b, stretches := range v.Runs(start, memtable.HiddenBy(views[i+1:]...)) {
 				for _, r := range stretches {
 					if !yield(run{
 						rec: b.Rec, row: int64(r.From), n: int64(r.To - r.From),
@@ -71,7 +76,7 @@ func (s *Snapshot) scan(views []memtable.View) (iter.Seq[run], error) {
 				}
 			}
 		}
-	}, nil
+	}
 }
 
 // joiner joins runs to batches of about a size. It is the source of a reader.

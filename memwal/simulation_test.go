@@ -34,13 +34,16 @@ var (
 // (their puts may land long after), close, seal and unseal; requests fail, are
 // duplicated, lose their reply, run into timeouts.
 //
+// Up to two readers look on, with ways to the store of their own, as slow and as
+// faulty.
+//
 // Whatever happens, the log, read past all faults, decides:
 //
 //   - what it held once it holds for ever: rows are only added at its end
 //   - acknowledged rows are in it, at the ordinal that their ticket told
 //   - every row in it was put, once, and those of one process in their order
 //   - every snapshot shows exactly its first Bound rows, newest version of each key
-//   - an open returns with all of it
+//   - an open returns with all of it, a refreshed reader shows all of it
 //   - nothing but what the run did (a peer, a fault, a seal) is ever reported
 func TestSimulation(t *testing.T) {
 	var reached simReached
@@ -60,7 +63,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("reached: %+v", reached)
-	if *simSeeds >= 60 && (reached.fenced == 0 || reached.dead == 0 || reached.reissued == 0 || reached.recovered == 0) {
+	if *simSeeds >= 60 && (reached.refreshed == 0 || reached.fenced == 0 || reached.dead == 0 || reached.reissued == 0 || reached.recovered == 0) {
 		t.Error("the runs are too tame: some of what they are about never happened")
 	}
 }
@@ -71,6 +74,7 @@ type simReached struct {
 	dead                  int // dead objects in the log at the end
 	reissued              int // entries put again above a dead object
 	recovered             int // rows that an open found
+	refreshed             int // refreshes of readers that found new rows
 	lost                  int // rows accepted that are not in the log at the end
 }
 
@@ -81,6 +85,7 @@ func (r *simReached) add(o simReached) {
 	r.dead += o.dead
 	r.reissued += o.reissued
 	r.recovered += o.recovered
+	r.refreshed += o.refreshed
 	r.lost += o.lost
 }
 
@@ -105,6 +110,8 @@ type sim struct {
 
 	disk  objstore.Store // what is really there
 	procs []*process
+	// viewers are the readers.
+	viewers []*viewer
 	// ghosts are the ways of crashed processes, whose puts may still land.
 	ghosts []*faultstore.Store
 	done   chan func()
@@ -130,6 +137,14 @@ type process struct {
 	stalled int // steps to go
 	tickets []simTicket
 	snaps   []*Snapshot
+}
+
+// viewer is a process that reads.
+type viewer struct {
+	name int
+	io   *faultstore.Store
+	r    *Reader
+	busy bool // a call is under way
 }
 
 type simTicket struct {
@@ -170,6 +185,11 @@ func newSim(t *testing.T, seed uint64) *sim {
 		s.connect(p)
 		s.procs = append(s.procs, p)
 	}
+	for i := range r.IntN(3) {
+		v := &viewer{name: i}
+		s.connectViewer(v)
+		s.viewers = append(s.viewers, v)
+	}
 	return s
 }
 
@@ -204,6 +224,14 @@ func (s *sim) connect(p *process) {
 		p.io.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet, objstore.OpList, objstore.OpHead}, Chance: chance / 4, Count: -1, Before: faultstore.Status(503)})
 	}
 	p.io.Add(faultstore.Rule{Count: -1, Park: true, ParkReply: true, Detach: true})
+}
+
+func (s *sim) connectViewer(v *viewer) {
+	v.io = faultstore.New(unclosed{s.disk}, s.rand.Uint64())
+	reads := []objstore.Op{objstore.OpGet, objstore.OpList, objstore.OpHead}
+	v.io.Add(faultstore.Rule{Ops: reads, Chance: 0.05, Count: -1, Before: faultstore.Status(503)})
+	v.io.Add(faultstore.Rule{Ops: reads, Chance: 0.02, Count: -1, Before: faultstore.Status(403)})
+	v.io.Add(faultstore.Rule{Count: -1, Park: true, ParkReply: true, Detach: true})
 }
 
 func (s *sim) run() {
@@ -280,6 +308,10 @@ func (s *sim) allowed(op string, err error) {
 
 func (s *sim) step() {
 	s.settle()
+	if len(s.viewers) > 0 && s.rand.IntN(4) == 0 {
+		s.view(s.viewers[s.rand.IntN(len(s.viewers))])
+		return
+	}
 	p := s.procs[s.rand.IntN(len(s.procs))]
 	if p.stalled > 0 {
 		p.stalled--
@@ -338,6 +370,106 @@ func (s *sim) step() {
 		}
 		p.snaps = nil
 	}
+}
+
+// view lets a reader do something.
+func (s *sim) view(v *viewer) {
+	switch n := s.rand.IntN(20); {
+	case v.busy && n < 16:
+		for range 1 << s.rand.IntN(5) {
+			if v.io.ReleaseOne() == 0 {
+				break
+			}
+			synctest.Wait()
+		}
+	case v.r != nil && n == 16: // also in the middle of a refresh
+		s.checkReader(v)
+	case v.busy:
+	case v.r == nil:
+		s.openReader(v)
+	case n == 17:
+		v.r.Close()
+		v.r = nil
+	default:
+		s.refresh(v)
+	}
+}
+
+func (s *sim) openReader(v *viewer) {
+	v.busy = true
+	o := &ReaderOptions{Retry: s.base.Retry, ReplayBytes: []int64{1, 1 << 20}[s.rand.IntN(2)]}
+	least := s.acknowledged()
+	s.tracef("R%d opens", v.name)
+	go func() {
+		r, err := OpenReader(s.t.Context(), v.io, testShard, o)
+		s.done <- func() {
+			v.busy = false
+			s.tracef("R%d open returns %v", v.name, err)
+			if err != nil {
+				if least > 0 || !errors.Is(err, objstore.ErrNotExist) {
+					s.allowedRead(err)
+				}
+				return
+			}
+			v.r = r
+			s.checkRefreshed(v, least)
+		}
+	}()
+}
+
+func (s *sim) refresh(v *viewer) {
+	v.busy = true
+	r, before, least := v.r, v.r.Bound(), s.acknowledged()
+	s.tracef("R%d refreshes", v.name)
+	go func() {
+		err := r.Refresh(s.t.Context())
+		s.done <- func() {
+			v.busy = false
+			s.tracef("R%d refresh returns %v", v.name, err)
+			if err != nil {
+				s.allowedRead(err)
+				s.checkReader(v)
+				return
+			}
+			if r.Bound() > before {
+				s.reached.refreshed++
+			}
+			s.checkRefreshed(v, least)
+		}
+	}()
+}
+
+// allowedRead fails the run for errors of a reader that nothing explains.
+func (s *sim) allowedRead(err error) {
+	_, timeout := errors.AsType[*objstore.RetryError](err)
+	if !timeout && !errors.Is(err, faultstore.ErrInjected) && !errors.Is(err, context.DeadlineExceeded) {
+		s.failf("reader: %v", err)
+	}
+}
+
+// acknowledged is the number of rows that were acknowledged so far.
+func (s *sim) acknowledged() (n uint64) {
+	for at := range s.acked {
+		n = max(n, at+1)
+	}
+	return n
+}
+
+func (s *sim) checkRefreshed(v *viewer, least uint64) {
+	if got := v.r.Bound(); got < least {
+		s.failf("reader %d shows %d rows after a refresh, %d were acknowledged before", v.name, got, least)
+	}
+	s.checkReader(v)
+}
+
+func (s *sim) checkReader(v *viewer) {
+	snap, err := v.r.Snapshot()
+	if err != nil {
+		s.failf("reader: %v", err)
+		return
+	}
+	defer snap.Close()
+	s.checkSnapshot(snap)
 }
 
 // async makes a call that takes requests. Its ending is looked at by settle.
@@ -646,14 +778,31 @@ func (s *sim) finish() {
 	for _, p := range s.procs {
 		p.io.Clear()
 	}
+	for _, v := range s.viewers {
+		v.io.Clear()
+		v.io.ReleaseAll()
+	}
 	for range 200 { // calls under way end
 		s.settle()
 		for _, io := range s.ghosts {
 			io.ReleaseAll()
 		}
+		for _, v := range s.viewers {
+			v.io.ReleaseAll()
+		}
 		time.Sleep(10 * time.Second)
 	}
 	s.settle()
+	for _, v := range s.viewers {
+		if v.r == nil {
+			continue
+		}
+		if err := v.r.Refresh(s.t.Context()); err != nil {
+			s.failf("last refresh: %v", err)
+		}
+		s.checkRefreshed(v, s.acknowledged())
+		v.r.Close()
+	}
 	s.readLog()
 	if s.t.Failed() {
 		return

@@ -20,7 +20,7 @@ import (
 //
 // Its methods are safe for concurrent use.
 type Snapshot struct {
-	c      *core
+	r      *resident
 	view   *view
 	bound  uint64
 	closed atomic.Bool
@@ -47,14 +47,11 @@ func (c *core) snapshot(level memtable.Level) (*Snapshot, error) {
 	if c.opts.WALOnly {
 		return nil, fmt.Errorf("snapshot: %w: the writer was opened with WALOnly, so there is nothing to read", ErrNoMemtable)
 	}
-	v := c.acquireView()
-	if v == nil {
+	s := c.open(func() uint64 { return c.cursors.At(level) })
+	if s == nil {
 		return nil, errClosed
 	}
-	c.snapshots.Add(1)
-	// The view first, then the bound: rows of a newer memtable that were
-	// accepted in between are cut off by the end of the view.
-	return &Snapshot{c: c, view: v, bound: min(c.cursors.At(level), v.end())}, nil
+	return s, nil
 }
 
 // Bound is the number of rows of the shard's history that the snapshot covers:
@@ -62,14 +59,14 @@ func (c *core) snapshot(level memtable.Level) (*Snapshot, error) {
 func (s *Snapshot) Bound() uint64 { return s.bound }
 
 // Schema is the schema of what the snapshot returns.
-func (s *Snapshot) Schema() *arrow.Schema { return s.c.user }
+func (s *Snapshot) Schema() *arrow.Schema { return s.r.user }
 
 // Close lets go of the snapshot's memory, once its readers are released too.
 // Rows that it has lent must not be used after it. Calls after the first do
 // nothing.
 func (s *Snapshot) Close() {
 	if s.closed.CompareAndSwap(false, true) {
-		s.c.snapshots.Add(-1)
+		s.r.snapshots.Add(-1)
 		s.view.release()
 	}
 }
@@ -101,6 +98,9 @@ type ScanOptions struct {
 	// Columns to return, in this order. Nil: all. Empty: none, only the number
 	// of rows in each batch counts.
 	Columns []string
+	// From leaves out the rows with a lower ordinal: those that were put before a
+	// snapshot with that Bound. 0: none.
+	From uint64
 	// Limit is the number of rows after which the scan ends. 0: no limit.
 	Limit int64
 	// BatchRows is about how many rows a batch has, and at most. Default 8192.
@@ -117,7 +117,9 @@ func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader,
 	if err != nil {
 		return nil, err
 	}
-	return s.read(ctx, "scan", g, o, s.scan)
+	return s.read(ctx, "scan", g, o, func(views []memtable.View) (iter.Seq[run], error) {
+		return scan(o.From, views), nil
+	})
 }
 
 // All is Scan as an iterator. It lends each batch until the next step.
@@ -159,8 +161,8 @@ func (s *Snapshot) gatherer(op string, o ScanOptions) (*gatherer, ScanOptions, e
 	}
 	def(&o.BatchRows, 8192)
 	def(&o.Limit, int64(1)<<62)
-	user := s.c.user
-	g := &gatherer{mem: s.c.opts.Allocator, ordinals: o.Ordinals}
+	user := s.r.user
+	g := &gatherer{mem: s.r.mem, ordinals: o.Ordinals}
 	var fields []arrow.Field
 	if o.Columns == nil {
 		fields = slices.Clone(user.Fields())

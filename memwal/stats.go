@@ -38,6 +38,9 @@ type Stats struct {
 	WAL flusher.Stats
 	// Requests to the store since Open, each attempt counted.
 	Requests objstore.CounterValues
+	// Cost is what Requests cost at Options.Prices. What a month would cost at the
+	// present rate follows from two calls: the difference over the time between them.
+	Cost objstore.Cost
 
 	// Memory. Frozen memtables stay until the writer is closed.
 	Generation    uint64 // of the active memtable
@@ -60,6 +63,7 @@ func (w *Writer) Stats() Stats {
 		WAL: c.flusher.Stats(), Requests: c.counters.Snapshot(),
 		Snapshots: c.snapshots.Load(),
 	}
+	s.Cost = s.Requests.Cost(*c.opts.Prices)
 	s.Accepted = c.cursors.Accepted()
 	s.Visible = s.Indexed
 	if c.opts.Visibility == VisibleDurable {
@@ -72,10 +76,7 @@ func (w *Writer) Stats() Stats {
 		defer v.release()
 		s.Memtables = len(v.tables)
 		s.Generation = v.tables[len(v.tables)-1].Generation()
-		for _, m := range v.tables {
-			s.IndexBytes += m.IndexBytes()
-			s.ResidentBytes += m.PinnedBytes() + m.IndexBytes()
-		}
+		s.ResidentBytes, s.IndexBytes = v.usage()
 	}
 	return s
 }

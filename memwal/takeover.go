@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -13,6 +14,7 @@ import (
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
+	"golang.org/x/sync/errgroup"
 )
 
 // takeover makes somebody the owner of a shard: it claims the next epoch, walks
@@ -82,11 +84,11 @@ func (t *takeover) run(ctx context.Context, p plan) (taken, error) {
 }
 
 func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
-	cur, err := t.log.Newest(ctx)
+	cur, listed, err := t.look(ctx)
 	if err != nil {
 		return taken{}, err
 	}
-	if err := t.precheck(ctx, cur); err != nil {
+	if err := t.precheck(ctx, cur, listed); err != nil {
 		return taken{}, err
 	}
 	// The probe writes, so it comes after everything that may refuse the shard.
@@ -98,19 +100,13 @@ func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
 			return taken{}, err
 		}
 	}
-	claim := t.log.Claim
-	if p.sealed {
-		claim = t.log.ClaimSealed
-	}
-	claimed, err := claim(ctx, func(m *manifest.Manifest) (*manifest.Manifest, error) {
-		if versionOf(m) != versionOf(cur) {
-			return nil, fmt.Errorf("%w: manifest version %d followed %d", errStartOver, versionOf(m), versionOf(cur))
-		}
-		return p.next(m)
-	})
+	claimed, err := t.claim(ctx, p, cur)
 	if err != nil {
 		return taken{}, err
 	}
+	var hint sync.WaitGroup
+	hint.Go(func() { t.log.WriteHint(ctx, claimed.Version) })
+	defer hint.Wait()
 	visit, err := p.load(claimed)
 	if err != nil {
 		return taken{}, err
@@ -128,6 +124,34 @@ func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
 	return t.confirm(ctx, claimed, tail)
 }
 
+// look reads the newest manifest and lists the log, at the same time.
+func (t *takeover) look(ctx context.Context) (cur *manifest.Manifest, listed replay.Listing, err error) {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		cur, err = t.log.Newest(gctx)
+		return err
+	})
+	g.Go(func() (err error) {
+		listed, err = replay.List(gctx, t.store, t.dirs.wal)
+		return err
+	})
+	return cur, listed, g.Wait()
+}
+
+// claim commits what p wants on top of cur, unless another version has followed.
+func (t *takeover) claim(ctx context.Context, p plan, cur *manifest.Manifest) (*manifest.Manifest, error) {
+	claim := t.log.Claim
+	if p.sealed {
+		claim = t.log.ClaimSealed
+	}
+	return claim(ctx, cur, func(m *manifest.Manifest) (*manifest.Manifest, error) {
+		if versionOf(m) != versionOf(cur) {
+			return nil, fmt.Errorf("%w: manifest version %d followed %d", errStartOver, versionOf(m), versionOf(cur))
+		}
+		return p.next(m)
+	})
+}
+
 func versionOf(m *manifest.Manifest) uint64 {
 	if m == nil {
 		return 0
@@ -136,11 +160,7 @@ func versionOf(m *manifest.Manifest) uint64 {
 }
 
 // precheck refuses shards that are not ours to write, and logs with a hole.
-func (t *takeover) precheck(ctx context.Context, cur *manifest.Manifest) error {
-	listed, err := replay.List(ctx, t.store, t.dirs.wal)
-	if err != nil {
-		return err
-	}
+func (t *takeover) precheck(ctx context.Context, cur *manifest.Manifest, listed replay.Listing) error {
 	if cur == nil {
 		// A peer may have created the shard since: then what is there is its own.
 		if now, err := t.log.Newest(ctx); err != nil || now != nil {
@@ -163,7 +183,7 @@ func (t *takeover) precheck(ctx context.Context, cur *manifest.Manifest) error {
 		}
 		return t.adopt.check(ctx, cur, listed)
 	}
-	err = replay.Precheck(ctx, replay.Config{
+	err := replay.Precheck(ctx, replay.Config{
 		Store: t.store, Dir: t.dirs.wal, From: cur.RowsFloor(), Listed: listed,
 	}, cur.Epoch, boundsOf(cur))
 	if err = t.certain(ctx, err, cur); errors.Is(err, ErrFenced) {

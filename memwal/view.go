@@ -56,18 +56,6 @@ func (v *view) release() {
 // memtable may still grow.
 func (v *view) end() uint64 { return v.tables[len(v.tables)-1].EndRow() }
 
-// acquireView returns the installed view with a reference of the caller's, or
-// nil once the writer has let go of its memory.
-func (c *core) acquireView() *view {
-	for {
-		v := c.view.Load()
-		if v == nil || v.acquire() {
-			return v
-		}
-		// It was replaced between the two lines: the next one is there.
-	}
-}
-
 // live lists the memtables for the background tasks. They are stopped before
 // the last view is let go, and look only at rows that are not durable or not
 // indexed yet, which no eviction takes.
@@ -81,11 +69,7 @@ func (c *core) live() []*memtable.Memtable {
 // installLocked makes tables the view. c.mu is held; unlock releases the view
 // that was replaced.
 func (c *core) installLocked(tables []*memtable.Memtable) {
-	var next *view
-	if len(tables) > 0 {
-		next = newView(tables)
-	}
-	if old := c.view.Swap(next); old != nil {
+	if old := c.install(tables); old != nil {
 		c.mu.replaced = append(c.mu.replaced, old)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/memwal/memwal-go/dispatcher"
 	"github.com/memwal/memwal-go/flusher"
-	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/schema"
 	"github.com/memwal/memwal-go/internal/wal"
@@ -42,30 +40,23 @@ type core struct {
 	logger   *slog.Logger
 	store    objstore.Writer
 	counters *objstore.Counters
+	ceiling  *flusher.Ceiling // nil: none
 	log      *manifest.Log
 
-	user    *arrow.Schema // what callers see
-	table   *schema.Table // what is stored
-	shaper  *schema.Shaper
-	spec    *index.Spec // what batches are checked against
-	indexed *index.Spec // what memtables are indexed by; without anything if WALOnly
-	limits  memtable.Limits
-	empty   int64          // bytes of a memtable without rows
-	level   memtable.Level // of visibility
+	resident
+	empty int64          // bytes of a memtable without rows
+	level memtable.Level // of visibility
 
 	owner    manifest.Owner
 	opened   opened
 	cursors  *memtable.Cursors
 	failed   <-chan struct{} // closed at the first failure, and by Close
-	view     atomic.Pointer[view]
 	applier  *dispatcher.Task[struct{}]
 	flusher  *flusher.WAL
 	aging    *dispatcher.Task[struct{}] // nil without MaxMemtableAge
 	ending   atomic.Bool                // set by the one call of Close or Abort that ends it
 	ended    chan struct{}              // closed when that is done
 	endError error                      // guarded by ended
-
-	snapshots atomic.Int64 // open ones
 
 	// mu orders appends: it is the writer lock.
 	mu struct {
@@ -101,6 +92,7 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 		Live: c.live, Cursors: c.cursors,
 		CheckOwner: func(ctx context.Context) error { return c.log.Check(ctx, c.owner) },
 		OnFail:     c.poison, OnDurable: c.evictDurable,
+		Ceiling:  c.ceiling,
 		Interval: max(c.opts.FlushInterval, 0), FlushBytes: c.opts.FlushBytes,
 		MaxEntryBytes: c.opts.MaxEntryBytes, MaxInFlight: c.opts.MaxInFlight,
 		OwnershipCheckAfter: c.opts.OwnershipCheckAfter, Logger: c.logger,
@@ -129,14 +121,6 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 	}
 }
 
-// newTable makes a memtable with one reference.
-func (c *core) newTable(generation, firstRow uint64) *memtable.Memtable {
-	return memtable.New(memtable.Config{
-		Generation: generation, FirstRow: firstRow, Schema: c.table.Schema,
-		Spec: c.indexed, Created: time.Now(),
-	})
-}
-
 // indexFailed poisons the writer with what an index did.
 func (c *core) indexFailed(err error) { c.poison(&IndexError{err}) }
 
@@ -157,18 +141,7 @@ func (w *Writer) Done() <-chan struct{} { return w.c.failed }
 
 // Schema is the schema given to Open, with the id of each column in its field's
 // metadata under FieldIDKey.
-func (w *Writer) Schema() *arrow.Schema {
-	fields := slices.Clone(w.c.user.Fields())
-	for i := range fields {
-		// The storage schema has the user's columns in the user's order.
-		id, _ := w.c.table.Schema.Field(i).Metadata.GetValue(FieldIDKey)
-		m := fields[i].Metadata.ToMap()
-		m[FieldIDKey] = id
-		fields[i].Metadata = arrow.MetadataFrom(m)
-	}
-	meta := w.c.user.Metadata()
-	return arrow.NewSchema(fields, &meta)
-}
+func (w *Writer) Schema() *arrow.Schema { return w.c.schemaWithIDs() }
 
 // FieldIDKey is the metadata key under which a field has the id of its column: a
 // decimal number from 1 that stays with the column for ever. To rename a column,
@@ -209,10 +182,7 @@ func (c *core) activeLocked() *memtable.Memtable {
 
 // residentLocked is the memory that rows and indexes take.
 func (c *core) residentLocked() int64 {
-	var n int64
-	for _, m := range c.view.Load().tables {
-		n += m.PinnedBytes() + m.IndexBytes()
-	}
+	n, _ := c.view.Load().usage()
 	return n
 }
 

@@ -113,10 +113,12 @@ func (l *Loader) load(s *Step) error {
 		return err
 	}
 	sizes, total := measure(recs, s.Size)
+	total.Entries = 1
 	m, err := l.target(s.Entry.Header.Generation, total)
 	if err != nil {
 		return err
 	}
+	m.AddEntry(len(recs), total.Window, s.Size)
 	for i, rec := range recs {
 		slot := m.Rows()
 		if err := m.Append(rec, sizes[i].Window, sizes[i].Pinned); err != nil {

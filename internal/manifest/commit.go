@@ -13,13 +13,22 @@ import (
 
 // Commit creates the version after base with the content of next. It sets the
 // version and the ids of next, which must not be changed after that, and lets
-// what only grows only grow. base is nil for the first version.
+// what only grows only grow. base is nil for the first version. It also writes the
+// hint.
 //
 // An [ErrConflict] means that the version was taken, or that the commit came too
 // late to count. An [UnresolvedError] means that it may or may not have been
 // applied: that only happens when ctx ends, since an attempt whose outcome is
 // not known is repeated with the same bytes until it is.
 func (l *Log) Commit(ctx context.Context, base, next *Manifest) error {
+	err := l.commit(ctx, base, next)
+	if err == nil {
+		l.WriteHint(ctx, next.Version)
+	}
+	return err
+}
+
+func (l *Log) commit(ctx context.Context, base, next *Manifest) error {
 	if err := prepare(base, next); err != nil {
 		return err
 	}
@@ -31,11 +40,8 @@ func (l *Log) Commit(ctx context.Context, base, next *Manifest) error {
 		return err
 	}
 	if base == nil || elapsed(base.listSent, l.o.Now()) > l.limit(next) {
-		if err := l.confirm(ctx, next); err != nil {
-			return err
-		}
+		return l.confirm(ctx, next)
 	}
-	l.writeHint(ctx, next.Version)
 	return nil
 }
 
@@ -220,9 +226,9 @@ func (l *Log) confirmed(ctx context.Context, m *Manifest) (bool, error) {
 // hintTimeout bounds the hint: nobody waits longer for what nobody needs.
 const hintTimeout = 5 * time.Second
 
-// writeHint tells other programs where to start looking. It may fail, and a late
+// WriteHint tells other programs where to start looking. It may fail, and a late
 // one may be older than the one that it replaces.
-func (l *Log) writeHint(ctx context.Context, version uint64) {
+func (l *Log) WriteHint(ctx context.Context, version uint64) {
 	ctx, cancel := context.WithTimeout(ctx, hintTimeout)
 	defer cancel()
 	_ = l.store.Put(ctx, l.dir+hintName, objstore.Body{fmt.Appendf(nil, `{"version":%d}`, version)})

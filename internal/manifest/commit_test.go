@@ -19,7 +19,7 @@ func TestMaximaOnlyGrow(t *testing.T) {
 	w := newWorld(t)
 	l := w.log()
 	with := func(n uint64, d time.Duration) *Manifest {
-		m, err := l.Claim(t.Context(), func(cur *Manifest) (*Manifest, error) {
+		m, err := l.Claim(t.Context(), nil, func(cur *Manifest) (*Manifest, error) {
 			m, err := next(cur)
 			m.MaxInFlight, m.OwnershipCheckAfter, m.FenceRetention, m.LastSeen = n, d, 2*d, n
 			return m, err
@@ -115,7 +115,7 @@ func TestP20_StalledCommitDoesNotCount(t *testing.T) {
 			var m *Manifest
 			var err error
 			if claims {
-				m, err = a.Claim(t.Context(), next)
+				m, err = a.Claim(t.Context(), nil, next)
 			} else {
 				m, err = a.Update(t.Context(), own, note("a"))
 			}

@@ -21,7 +21,7 @@ func Example() {
 		}
 		return cur.Clone(), nil
 	}
-	first, err := versions.Claim(ctx, build)
+	first, err := versions.Claim(ctx, nil, build)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func Example() {
 	}
 	fmt.Println("version", m.Version, "epoch", m.Epoch)
 
-	if _, err := versions.Claim(ctx, build); err != nil {
+	if _, err := versions.Claim(ctx, nil, build); err != nil {
 		log.Fatal(err)
 	}
 	_, err = versions.Update(ctx, first.Owner(), flush)

@@ -47,17 +47,30 @@ func (o *Options) withDefaults() Options {
 // Log is the sequence of a shard's manifest versions in a store. It is safe for
 // concurrent use and holds no resources.
 type Log struct {
+	Reader
 	store objstore.Writer
-	dir   string // ends with a slash
-	o     Options
 }
 
 // New returns the log in the folder dir of the store. o may be nil.
 func New(store objstore.Writer, dir string, o *Options) *Log {
+	return &Log{Reader: *NewReader(store, dir, o), store: store}
+}
+
+// Reader reads the versions. It is safe for concurrent use and holds no
+// resources.
+type Reader struct {
+	from objstore.Reader
+	dir  string // ends with a slash
+	o    Options
+}
+
+// NewReader returns the reader of the log in the folder dir of the store. o may
+// be nil.
+func NewReader(from objstore.Reader, dir string, o *Options) *Reader {
 	if dir != "" && !strings.HasSuffix(dir, "/") {
 		dir += "/"
 	}
-	return &Log{store: store, dir: dir, o: o.withDefaults()}
+	return &Reader{from: from, dir: dir, o: o.withDefaults()}
 }
 
 // relists bounds how often a List is repeated because the version that it
@@ -67,7 +80,7 @@ const relists = 8
 
 // Newest returns the newest version, or nil if there is none. Every failed
 // request is an error.
-func (l *Log) Newest(ctx context.Context) (*Manifest, error) {
+func (l *Reader) Newest(ctx context.Context) (*Manifest, error) {
 	for range relists {
 		m, again, err := l.newestOnce(ctx)
 		if err != nil {
@@ -80,45 +93,111 @@ func (l *Log) Newest(ctx context.Context) (*Manifest, error) {
 	return nil, fmt.Errorf("manifest: find the newest version in %q: versions vanish as fast as they are listed", l.dir)
 }
 
-func (l *Log) newestOnce(ctx context.Context) (m *Manifest, again bool, err error) {
+func (l *Reader) newestOnce(ctx context.Context) (m *Manifest, again bool, err error) {
 	sent := l.o.Now()
 	versions, err := l.versions(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	var top uint64
-	if n := len(versions); n > 0 {
-		top = versions[n-1]
-		m, err = l.read(ctx, top)
-		if errors.Is(err, objstore.ErrNotExist) {
+	if len(versions) == 0 {
+		m, err = l.newer(ctx, nil)
+	} else {
+		m, err = l.newestOf(ctx, versions[len(versions)-1])
+		if errors.Is(err, errVanished) {
 			return nil, true, nil
 		}
-		if err != nil {
-			return nil, false, err
-		}
-	}
-	for {
-		// Only "absent" ends the search. Taking a failure for it would build on an
-		// outdated version, or tell a fenced writer that it is not.
-		next, err := l.read(ctx, top+1)
-		if errors.Is(err, objstore.ErrNotExist) {
-			break
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		m, top = next, top+1
 	}
 	if m != nil {
-		m.listSent, m.oldest = sent, suffixStart(versions, top)
+		m.listSent, m.oldest = sent, suffixStart(versions, m.Version)
 	}
-	return m, false, nil
+	return m, false, err
+}
+
+// errVanished says that a version was gone that had been listed.
+var errVanished = errors.New("a listed version is gone")
+
+// newestOf reads version top, which was listed, and those above. The one above
+// is asked for at the same time, since as a rule there is none.
+func (l *Reader) newestOf(ctx context.Context, top uint64) (*Manifest, error) {
+	var m, next *Manifest
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		if m, err = l.read(gctx, top); errors.Is(err, objstore.ErrNotExist) {
+			err = errVanished
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		next, err = l.readNext(gctx, top)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if next == nil {
+		return m, nil
+	}
+	return l.newer(ctx, next)
+}
+
+// newer returns the newest version, reading upward from m, which may be nil.
+func (l *Reader) newer(ctx context.Context, m *Manifest) (*Manifest, error) {
+	for {
+		var top uint64
+		if m != nil {
+			top = m.Version
+		}
+		next, err := l.readNext(ctx, top)
+		if err != nil || next == nil {
+			return m, err
+		}
+		m = next
+	}
+}
+
+// readNext reads the version after v, or returns nil if there is none. Only
+// "absent" means that: taking a failure for it would build on an outdated
+// version, or tell a fenced writer that it is not.
+func (l *Reader) readNext(ctx context.Context, v uint64) (*Manifest, error) {
+	m, err := l.read(ctx, v+1)
+	if errors.Is(err, objstore.ErrNotExist) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// Follower keeps up with the newest version for those who look often: as a rule
+// with a single request. It is not for concurrent use.
+type Follower struct {
+	r    *Reader
+	m    *Manifest // the newest one when sent was
+	sent time.Time // when the request was sent that found none above m
+}
+
+// Follow returns a follower of the log.
+func (l *Reader) Follow() *Follower { return &Follower{r: l} }
+
+// Newest is like [Reader.Newest]. It probes upward from the version that it
+// returned last, as long as no newer one can have come and gone since: versions
+// are kept for the fence retention.
+func (f *Follower) Newest(ctx context.Context) (*Manifest, error) {
+	sent := f.r.o.Now()
+	find := f.r.Newest
+	if m := f.m; m != nil && !m.Legacy && elapsed(f.sent, sent) < m.FenceRetention/2 {
+		find = func(ctx context.Context) (*Manifest, error) { return f.r.newer(ctx, m) }
+	}
+	m, err := find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.m, f.sent = m, sent
+	return m, nil
 }
 
 // versions returns the versions that a complete List shows, in order.
-func (l *Log) versions(ctx context.Context) ([]uint64, error) {
+func (l *Reader) versions(ctx context.Context) ([]uint64, error) {
 	var versions []uint64
-	for obj, err := range l.store.List(ctx, l.dir) {
+	for obj, err := range l.from.List(ctx, l.dir) {
 		if err != nil {
 			return nil, fmt.Errorf("manifest: list versions in %q: %w", l.dir, err)
 		}
@@ -144,8 +223,8 @@ func suffixStart(versions []uint64, top uint64) uint64 {
 }
 
 // read reads one version.
-func (l *Log) read(ctx context.Context, version uint64) (*Manifest, error) {
-	data, err := l.store.Get(ctx, l.dir+Name(version))
+func (l *Reader) read(ctx context.Context, version uint64) (*Manifest, error) {
+	data, err := l.from.Get(ctx, l.dir+Name(version))
 	if err != nil {
 		return nil, fmt.Errorf("manifest: read version %d: %w", version, err)
 	}
@@ -202,7 +281,7 @@ const foreignReaders = 8
 // CheckForeign returns [ErrForeignWriter] if the newest version is a legacy one
 // and any older version shows that memwal has written to the shard. It reads all
 // versions that are kept.
-func (l *Log) CheckForeign(ctx context.Context, newest *Manifest) error {
+func (l *Reader) CheckForeign(ctx context.Context, newest *Manifest) error {
 	if newest == nil || !newest.Legacy {
 		return nil
 	}

@@ -42,7 +42,7 @@ func (w *world) log() *Log { return New(w.store, dir, &Options{Now: w.now}) }
 
 func (w *world) claim(l *Log) *Manifest {
 	w.t.Helper()
-	m, err := l.Claim(w.t.Context(), next)
+	m, err := l.Claim(w.t.Context(), nil, next)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestF04_FailedProbeIsAnError(t *testing.T) {
 		if err := l.Check(t.Context(), own); err == nil || errors.Is(err, ErrFenced) {
 			t.Errorf("%+v: check = %v", rule, err)
 		}
-		if m, err := l.Claim(t.Context(), next); err == nil {
+		if m, err := l.Claim(t.Context(), nil, next); err == nil {
 			t.Errorf("%+v: claimed %+v", rule, m)
 		}
 		if got := w.versions(); len(got) != 1 {
@@ -174,7 +174,7 @@ func TestNewestProbesUpward(t *testing.T) {
 	w := newWorld(t)
 	l := w.log()
 	own := w.claim(l).Owner()
-	w.store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: dir + Name(1), OnRequest: func(faultstore.Request) {
+	w.store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: dir + Name(2), OnRequest: func(faultstore.Request) {
 		other := New(w.mem, dir, nil)
 		for _, key := range []string{"a", "b"} {
 			if _, err := other.Update(context.Background(), own, note(key)); err != nil {
@@ -184,6 +184,56 @@ func TestNewestProbesUpward(t *testing.T) {
 	}})
 	if m := w.newest(l); m.Version != 3 || m.oldest != 1 {
 		t.Errorf("newest %d, oldest %d", m.Version, m.oldest)
+	}
+}
+
+// A follower sees every version, mostly without a listing; when versions may have
+// come and gone, it lists.
+func TestFollowerProbesAndLists(t *testing.T) {
+	w := newWorld(t)
+	l := w.log()
+	lists := func() (n int) {
+		for _, r := range w.store.Requests() {
+			if r.Op == objstore.OpList {
+				n++
+			}
+		}
+		return n
+	}
+	f := l.Follow()
+	if m, err := f.Newest(t.Context()); err != nil || m != nil {
+		t.Fatalf("empty log: %v, %v", m, err)
+	}
+	first, err := l.Claim(t.Context(), nil, func(*Manifest) (*Manifest, error) {
+		return &Manifest{Generation: 1, FenceRetention: 24 * time.Hour}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := func(want uint64) {
+		t.Helper()
+		if m, err := f.Newest(t.Context()); err != nil || m.Version != want {
+			t.Fatalf("newest %+v, %v, want version %d", m, err, want)
+		}
+	}
+	newest(1)
+	w.update(l, first.Owner(), "a")
+	w.update(l, first.Owner(), "b")
+	before := lists()
+	newest(3)
+	newest(3)
+	if n := lists() - before; n != 0 {
+		t.Errorf("%d listings for a follower that looks often", n)
+	}
+	// It slept so long that the version after the one that it knows may be gone.
+	w.update(l, first.Owner(), "c")
+	w.update(l, first.Owner(), "d")
+	w.delete(4)
+	w.ahead.Store(int64(13 * time.Hour))
+	newest(5)
+	w.store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: dir + Name(6), Before: faultstore.Status(503), Count: 1})
+	if m, err := f.Newest(t.Context()); err == nil {
+		t.Errorf("a failed probe gave %+v", m)
 	}
 }
 
@@ -354,20 +404,20 @@ func TestF08_SealedShard(t *testing.T) {
 	seal := func(s Status) func(*Manifest) (*Manifest, error) {
 		return func(m *Manifest) (*Manifest, error) { m = m.Clone(); m.Status = s; return m, nil }
 	}
-	sealed, err := l.ClaimSealed(t.Context(), seal(Sealed))
+	sealed, err := l.ClaimSealed(t.Context(), nil, seal(Sealed))
 	if err != nil || sealed.Epoch != 2 {
 		t.Fatalf("%+v, %v", sealed, err)
 	}
 	if _, err := l.Update(t.Context(), own, note("a")); !errors.Is(err, ErrFenced) {
 		t.Errorf("the old writer: %v", err)
 	}
-	if _, err := l.Claim(t.Context(), next); !errors.Is(err, ErrSealed) {
+	if _, err := l.Claim(t.Context(), nil, next); !errors.Is(err, ErrSealed) {
 		t.Errorf("claim of a sealed shard: %v", err)
 	}
-	if m, err := l.ClaimSealed(t.Context(), seal(Sealed)); err != nil || m.Epoch != 3 || m.Status != Sealed {
+	if m, err := l.ClaimSealed(t.Context(), nil, seal(Sealed)); err != nil || m.Epoch != 3 || m.Status != Sealed {
 		t.Errorf("sealing again: %+v, %v", m, err)
 	}
-	if m, err := l.ClaimSealed(t.Context(), seal(Active)); err != nil || m.Epoch != 4 {
+	if m, err := l.ClaimSealed(t.Context(), nil, seal(Active)); err != nil || m.Epoch != 4 {
 		t.Errorf("unseal: %+v, %v", m, err)
 	}
 	if m := w.claim(l); m.Epoch != 5 {
@@ -412,7 +462,7 @@ func TestConflictingClaimStartsOver(t *testing.T) {
 	a, b := w.log(), w.log()
 	w.claim(a)
 	var seen []uint64
-	m, err := a.Claim(t.Context(), func(cur *Manifest) (*Manifest, error) {
+	m, err := a.Claim(t.Context(), nil, func(cur *Manifest) (*Manifest, error) {
 		if seen = append(seen, cur.Version); len(seen) == 1 {
 			w.claim(b)
 		}
@@ -441,7 +491,7 @@ func TestP02_DamagedVersionIsNamed(t *testing.T) {
 		if _, err := l.Newest(t.Context()); !errors.As(err, &corrupt) || corrupt.Version != 2 || !strings.Contains(err.Error(), "version 2") {
 			t.Errorf("%v", err)
 		}
-		if _, err := l.Claim(t.Context(), next); !errors.Is(err, ErrCorrupt) {
+		if _, err := l.Claim(t.Context(), nil, next); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("claim: %v", err)
 		}
 	}
@@ -466,7 +516,7 @@ func TestF17_ForeignRewriteIsRefused(t *testing.T) {
 		t.Helper()
 		before := w.versions()
 		built := false
-		_, err := l.Claim(t.Context(), func(m *Manifest) (*Manifest, error) { built = true; return m.Clone(), nil })
+		_, err := l.Claim(t.Context(), nil, func(m *Manifest) (*Manifest, error) { built = true; return m.Clone(), nil })
 		if !errors.Is(err, ErrForeignWriter) || built {
 			t.Errorf("claim: %v, built %t", err, built)
 		}
@@ -506,7 +556,7 @@ func TestF17_ForeignRewriteIsRefused(t *testing.T) {
 	// No trace at all: a legacy shard, which build may adopt.
 	w = newWorld(t)
 	w.putLegacy(&pb.ShardManifest{Version: 1, WriterEpoch: 1, CurrentGeneration: 1})
-	if m, err := w.log().Claim(t.Context(), next); err != nil || m.Legacy || m.Epoch != 2 || m.Version != 2 {
+	if m, err := w.log().Claim(t.Context(), nil, next); err != nil || m.Legacy || m.Epoch != 2 || m.Version != 2 {
 		t.Errorf("adoption: %+v, %v", m, err)
 	}
 }
@@ -553,7 +603,7 @@ func TestFinalFailuresAreNotRepeated(t *testing.T) {
 	for _, class := range []error{objstore.ErrConditionIgnored, objstore.ErrUnusable, objstore.ErrInvalid, objstore.ErrPermission} {
 		w := newWorld(t)
 		w.store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpPutIfAbsent}, Before: class, Count: -1})
-		if _, err := w.log().Claim(t.Context(), next); !errors.Is(err, class) || errors.Is(err, ErrUnresolved) {
+		if _, err := w.log().Claim(t.Context(), nil, next); !errors.Is(err, class) || errors.Is(err, ErrUnresolved) {
 			t.Errorf("%v: %v", class, err)
 		}
 		puts := 0

@@ -222,6 +222,26 @@ func (m *Manifest) RowsFloor() wal.Tuple {
 	return t
 }
 
+// RecycleFloor returns the position at and below which no plane needs the log any
+// more, so that it may have been recycled: the lowest floor of the planes that hold
+// it. 0 means that nothing may be gone. Of a legacy manifest it is where its
+// program's replay begins.
+func (m *Manifest) RecycleFloor() uint64 {
+	if m.Legacy {
+		return m.replayAfter
+	}
+	floor, held := uint64(0), false
+	for _, f := range m.Floors {
+		if f.Kind == NoSnapshot || f.State == Invalidated {
+			continue
+		}
+		if !held || f.Position < floor {
+			floor, held = f.Position, true
+		}
+	}
+	return floor
+}
+
 // Floor returns the floor of a plane.
 func (m *Manifest) Floor(plane string) (Floor, bool) {
 	i := m.floorIndex(plane)

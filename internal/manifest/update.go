@@ -68,8 +68,10 @@ func (l *Log) update(ctx context.Context, allowed, change func(*Manifest) error)
 	}
 }
 
-// Claim takes the shard over: it commits a version with the next epoch. On a
-// conflict it begins again with the newest version.
+// Claim takes the shard over: it commits a version with the next epoch on top of
+// base, the newest version as the caller has just read it; nil: it is read. On a
+// conflict it begins again with the newest version. The hint is the caller's to
+// write.
 //
 // build is given the newest version, nil for a new shard, and returns what to
 // commit: a clone of it, or the first version. It may be called several times
@@ -80,21 +82,23 @@ func (l *Log) update(ctx context.Context, allowed, change func(*Manifest) error)
 //
 // After a claim the caller must put its fence and then check that the claim is
 // still in force: a peer may have claimed since.
-func (l *Log) Claim(ctx context.Context, build func(*Manifest) (*Manifest, error)) (*Manifest, error) {
-	return l.claim(ctx, false, build)
+func (l *Log) Claim(ctx context.Context, base *Manifest, build func(*Manifest) (*Manifest, error)) (*Manifest, error) {
+	return l.claim(ctx, base, false, build)
 }
 
 // ClaimSealed is Claim for sealing and unsealing: it takes over a sealed shard,
 // too, and leaves the status to build.
-func (l *Log) ClaimSealed(ctx context.Context, build func(*Manifest) (*Manifest, error)) (*Manifest, error) {
-	return l.claim(ctx, true, build)
+func (l *Log) ClaimSealed(ctx context.Context, base *Manifest, build func(*Manifest) (*Manifest, error)) (*Manifest, error) {
+	return l.claim(ctx, base, true, build)
 }
 
-func (l *Log) claim(ctx context.Context, sealed bool, build func(*Manifest) (*Manifest, error)) (*Manifest, error) {
+func (l *Log) claim(ctx context.Context, base *Manifest, sealed bool, build func(*Manifest) (*Manifest, error)) (*Manifest, error) {
 	for attempt := 1; ; attempt++ {
-		base, err := l.Newest(ctx)
-		if err != nil {
-			return nil, err
+		if base == nil {
+			var err error
+			if base, err = l.Newest(ctx); err != nil {
+				return nil, err
+			}
 		}
 		if err := l.CheckForeign(ctx, base); err != nil {
 			return nil, err
@@ -115,13 +119,14 @@ func (l *Log) claim(ctx context.Context, sealed bool, build func(*Manifest) (*Ma
 		}
 		next.CommitID = wal.NewPutID()
 		next.ClaimID = next.CommitID
-		err = l.Commit(ctx, base, next)
+		err = l.commit(ctx, base, next)
 		if err == nil {
 			return next, nil
 		}
 		if !errors.Is(err, ErrConflict) {
 			return nil, err
 		}
+		base = nil
 		if err := backoff(ctx, attempt); err != nil {
 			return nil, fmt.Errorf("manifest: claim after %d conflicts: %w", attempt, err)
 		}

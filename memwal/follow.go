@@ -1,0 +1,85 @@
+package memwal
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"time"
+)
+
+// Follow waits for new rows: it refreshes the reader again and again, and yields a
+// snapshot whenever there are rows with the ordinal from or above that it has not
+// shown. The snapshot is lent until the next step.
+//
+//	for s, err := range r.Follow(ctx, next) {
+//		if err != nil {
+//			return err
+//		}
+//		for rec, err := range s.All(ctx, memwal.ScanOptions{From: next}) { … }
+//		next = s.Bound()
+//	}
+//
+// It looks about every PollInterval while rows keep coming, and less and less
+// often, up to MaxPollInterval, while there are none. An error is yielded with a
+// nil snapshot; who goes on after an error of the store has it tried again. The
+// sequence ends with ctx, which is no error, and after an error that stays:
+// ErrClosed, ErrLogTruncated, ErrReaderFull, and those of a damaged log.
+//
+// It may be used several times at once; each costs its own requests.
+func (r *Reader) Follow(ctx context.Context, from uint64) iter.Seq2[*Snapshot, error] {
+	return func(yield func(*Snapshot, error) bool) {
+		pause := r.opts.PollInterval
+		for {
+			err := r.Refresh(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if r.Bound() > from {
+				s, closed := r.Snapshot()
+				if closed != nil {
+					yield(nil, closed)
+					return
+				}
+				from, pause = s.Bound(), r.opts.PollInterval
+				more := yield(s, nil)
+				s.Close()
+				if !more {
+					return
+				}
+			}
+			if err != nil && (!yield(nil, err) || !passes(err)) {
+				return
+			}
+			if !r.sleep(ctx, pause) {
+				return
+			}
+			pause = min(2*pause, r.opts.MaxPollInterval)
+		}
+	}
+}
+
+// passes tells whether another Refresh may succeed without anybody's help.
+func passes(err error) bool {
+	for _, stays := range []error{ErrClosed, ErrLogTruncated, ErrReaderFull, ErrHole, ErrCorrupt, ErrForeignWriter, ErrInvalid, ErrIndexFailed} {
+		if errors.Is(err, stays) {
+			return false
+		}
+	}
+	return true
+}
+
+// sleep waits for three quarters of d on average, so that readers that were
+// started together do not ask together. It returns false if ctx or the reader
+// ends; a reader that was closed tells with its next Refresh.
+func (r *Reader) sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.ctx.Done():
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
