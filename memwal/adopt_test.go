@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -1010,4 +1011,85 @@ func TestAdoptUnderItsOwnID(t *testing.T) {
 	}
 	defer w.Abort()
 	checkSame(t, "adopted", byKey(t, w), fixtureRows)
+}
+
+// A reader that was opened on the other program's log has numbered the columns
+// itself. When the shard is adopted under it, it says so instead of taking one column
+// for another.
+func TestReaderOfAShardThatIsAdopted(t *testing.T) {
+	text := arrow.BinaryTypes.String
+	fields := []arrow.Field{testSchema.Field(0), {Name: "a", Type: text, Nullable: true}, {Name: "b", Type: text, Nullable: true}}
+	l := newLanceLog(t)
+	r := l.rows(testRow{1, "A", 0})
+	columns := lanceColumns()
+	l.schema = arrow.NewSchema([]arrow.Field{columns[0], fields[1], fields[2], columns[3]}, nil)
+	l.batch([]arrow.Array{r.Column(0), r.Column(1), r.Column(1), r.Column(3)})
+
+	exchanged := arrow.NewSchema([]arrow.Field{fields[0], fields[2], fields[1]}, nil)
+	store := over(l.store)
+	reader, err := OpenReader(t.Context(), store, testShard, &ReaderOptions{Schema: exchanged})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	w := openAs(t, l.store, arrow.NewSchema(fields, nil), adopting(nil))
+	b := array.NewStringBuilder(memory.DefaultAllocator)
+	b.Append("B")
+	rec := array.NewRecordBatch(w.Schema(), []arrow.Array{r.Column(0), r.Column(1), b.NewArray()}, 1)
+	defer rec.Release()
+	mustPut(t, w, rec)
+	for range 2 {
+		if err := reader.Refresh(t.Context()); !errors.Is(err, ErrAdopted) {
+			t.Fatalf("refresh: %v, want ErrAdopted", err)
+		}
+	}
+	if n := reader.Bound(); n != 1 {
+		t.Errorf("the reader shows %d rows, want the one that it had", n)
+	}
+	for _, err := range reader.Follow(t.Context(), 1) {
+		if !errors.Is(err, ErrAdopted) {
+			t.Fatalf("follow: %v, want ErrAdopted", err)
+		}
+	}
+	check := func(r *Reader) {
+		t.Helper()
+		s, err := r.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		row, err := s.Lookup(t.Context(), int64(1))
+		if err != nil || row.Presence != Present || cell(row.Column(1), row.Index) != "B" || cell(row.Column(2), row.Index) != "A" {
+			t.Errorf("lookup: %v, %v", row, err)
+		}
+	}
+	again, err := OpenReader(t.Context(), store, testShard, &ReaderOptions{Schema: exchanged})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	check(again)
+
+	// Adopted while a reader is being opened.
+	l = newLanceLog(t)
+	l.put(testRow{1, "x", 1})
+	store = over(l.store)
+	store.on(objstore.OpGet, layoutOf(testShard).wal, 1, func(_ context.Context, apply func() error) error {
+		mustClose(t, openAs(t, l.store, testSchema, adopting(nil)))
+		return apply()
+	})
+	racing, err := OpenReader(t.Context(), store, testShard, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer racing.Close()
+	if racing.Bound() != 1 {
+		t.Errorf("%d rows", racing.Bound())
+	}
+	for i, f := range racing.Schema().Fields() {
+		want := map[string]string{FieldIDKey: strconv.Itoa(i + 1)}
+		if got := f.Metadata.ToMap(); !maps.Equal(got, want) {
+			t.Errorf("field %q has metadata %v, want %v: the rest is of no concern to users", f.Name, got, want)
+		}
+	}
 }
