@@ -29,6 +29,10 @@ var (
 	ErrAborted = errors.New("writer aborted")
 	// ErrNoMemtable: the writer was opened with WALOnly and keeps no rows.
 	ErrNoMemtable = errors.New("no memtable")
+	// ErrAdopted: a writer has taken the shard over from another program since the
+	// reader was opened. The reader had no columns of the shard's to go by but their
+	// names; opened again it has.
+	ErrAdopted = errors.New("the shard was adopted")
 	// ErrLogTruncated: the log was recycled above the place where a reader stood.
 	// See LogTruncatedError.
 	ErrLogTruncated = errors.New("log truncated")
@@ -39,7 +43,8 @@ var (
 	ErrFenced = manifest.ErrFenced
 	// ErrSealed: the shard is sealed and refuses writers.
 	ErrSealed = manifest.ErrSealed
-	// ErrForeignWriter: another program writes this shard.
+	// ErrForeignWriter: another program writes this shard, or has begun it and
+	// Options.Adopt is not set.
 	ErrForeignWriter = manifest.ErrForeignWriter
 	// ErrPersistence: rows could not be made durable. See AppendError.
 	ErrPersistence = flusher.ErrPersistence

@@ -24,7 +24,7 @@ import (
 // often, up to MaxPollInterval, while there are none. An error is yielded with a
 // nil snapshot; who goes on after an error of the store has it tried again. The
 // sequence ends with ctx, which is no error, and after an error that stays:
-// ErrClosed, ErrLogTruncated, ErrReaderFull, and those of a damaged log.
+// ErrClosed, ErrLogTruncated, ErrAdopted, ErrReaderFull, and those of a damaged log.
 //
 // It may be used several times at once; each costs its own requests.
 func (r *Reader) Follow(ctx context.Context, from uint64) iter.Seq2[*Snapshot, error] {
@@ -61,7 +61,7 @@ func (r *Reader) Follow(ctx context.Context, from uint64) iter.Seq2[*Snapshot, e
 
 // passes tells whether another Refresh may succeed without anybody's help.
 func passes(err error) bool {
-	for _, stays := range []error{ErrClosed, ErrLogTruncated, ErrReaderFull, ErrHole, ErrCorrupt, ErrForeignWriter, ErrInvalid, ErrIndexFailed} {
+	for _, stays := range []error{ErrClosed, ErrLogTruncated, ErrAdopted, ErrReaderFull, ErrHole, ErrCorrupt, ErrForeignWriter, ErrInvalid, ErrIndexFailed} {
 		if errors.Is(err, stays) {
 			return false
 		}

@@ -51,6 +51,15 @@ func foreignKey(stored *arrow.Schema, given []string) ([]string, error) {
 	if len(given) > 0 {
 		return given, nil
 	}
+	key, err := recordedKey(stored)
+	if err == nil && len(key) == 0 && stored.HasField(schema.Tombstone) {
+		return nil, invalid("shard", fmt.Errorf("its rows have the column %q, so it has a primary key, but the log does not say which: give PrimaryKey", schema.Tombstone))
+	}
+	return key, err
+}
+
+// recordedKey returns the primary key that a log of Lance records; nil if none.
+func recordedKey(stored *arrow.Schema) ([]string, error) {
 	type column struct {
 		name  string
 		place int
@@ -66,9 +75,6 @@ func foreignKey(stored *arrow.Schema, given []string) ([]string, error) {
 		} else if mark, _ := f.Metadata.GetValue(lanceKeyMark); mark == "true" {
 			cols = append(cols, column{f.Name, stored.NumFields() + i})
 		}
-	}
-	if len(cols) == 0 && stored.HasField(schema.Tombstone) {
-		return nil, invalid("shard", fmt.Errorf("its rows have the column %q, so it has a primary key, but the log does not say which: give PrimaryKey", schema.Tombstone))
 	}
 	slices.SortStableFunc(cols, func(a, b column) int { return a.place - b.place })
 	var key []string

@@ -15,7 +15,6 @@ import (
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/telemetry"
-	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
@@ -33,7 +32,8 @@ import (
 //
 // Whatever is wrong with the arguments is reported before anything is claimed,
 // all of it at once (ErrInvalid). Other errors are ErrSealed, ErrFenced if
-// another Open won, ErrForeignWriter, ErrHole, ErrCorrupt, and those of the store.
+// another Open won, ErrForeignWriter (see Options.Adopt), ErrHole, ErrCorrupt, and
+// those of the store.
 func Open(ctx context.Context, store objstore.Store, shard uuid.UUID, userSchema *arrow.Schema, o *Options) (_ *Writer, err error) {
 	start := time.Now()
 	opts := o.withDefaults()
@@ -140,7 +140,9 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 		}
 	}()
 	start := time.Now()
-	got, err := sio.takeover().run(ctx, plan{
+	t := sio.takeover()
+	t.adopt = c.adopter(sio)
+	got, err := t.run(ctx, plan{
 		probe: sio.dirs.probe, next: c.claim,
 		load: func(claimed *manifest.Manifest) (func(*replay.Step) error, error) {
 			if loader != nil {
@@ -216,7 +218,7 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 				least, next.MaxInFlight, next.OwnershipCheckAfter)}
 	}
 	if _, ok := next.Floor(manifest.PlaneRows); !ok {
-		next.SetFloor(manifest.Floor{Plane: manifest.PlaneRows, Kind: manifest.Snapshot, Tuple: wal.Start()})
+		next.SetFloor(manifest.Floor{Plane: manifest.PlaneRows, Kind: manifest.Snapshot, Tuple: adoptedFloor(cur)})
 	}
 	return next, nil
 }

@@ -147,6 +147,30 @@ type Options struct {
 	// up during a hiccup of the store; longer keeps callers waiting for nothing.
 	StallTimeout time.Duration
 
+	// Adopt lets Open take over a shard that LanceDB has begun and that memwal has
+	// never written to. Default: such a shard is refused with ErrForeignWriter, since
+	// there is no way back. Once adopted, a shard is like any other and opens without
+	// Adopt.
+	//
+	// Before anything is written, the whole log is read and held against the schema,
+	// PrimaryKey and Indexes. The schema must have the columns of the log in their
+	// order; the key must be the one that Lance has recorded. A shard is refused that
+	// has generations which Lance has flushed and not yet merged into its table; rows
+	// that were merged are not seen.
+	//
+	// A LanceDB writer of the shard that still runs is fenced: its next put finds its
+	// WAL position taken and a later epoch in the manifest, and fails. Until then its
+	// own readers go on from its memory. Rows that it appended before count.
+	//
+	// LanceDB can still read the log: what is put and deleted here is there in its
+	// terms, as long as the columns and their order stay. (With MaxInFlight above 1 it
+	// may also read rows of puts that were never acknowledged, if another memwal writer
+	// took the shard over meanwhile.) But it must not write: a
+	// LanceDB writer that opens the shard claims it, ends this writer (ErrFenced), and
+	// drops what memwal keeps in the manifest. From then on Open returns
+	// ErrForeignWriter, with Adopt or without.
+	Adopt bool
+
 	// WALOnly keeps rows only until they are durable: no reads, no indexes. Memory
 	// is freed a memtable at a time, when its rows are durable and it is frozen: by
 	// its own bounds, or because a put waits for memory. A reopen keeps nothing of

@@ -177,8 +177,9 @@ func OpenReader(ctx context.Context, store objstore.Store, shard uuid.UUID, o *R
 		switch {
 		case err == nil:
 			return r, nil
-		case attempt < maxTakeovers && errors.Is(err, ErrLogTruncated):
-			// Its floor moved while the log was read: begin there.
+		case attempt < maxTakeovers && (errors.Is(err, ErrLogTruncated) || errors.Is(err, ErrAdopted)):
+			// Its floor moved while the log was read, or its columns were numbered:
+			// begin there.
 			continue
 		}
 		return nil, fmt.Errorf("open a reader of shard %v: %w", shard, err)
@@ -332,8 +333,8 @@ func (r *Reader) Close() {
 // turns.
 //
 // When it fails, the reader goes on showing what it has. After an error of the
-// store, or of ctx, call it again. ErrLogTruncated, ErrReaderFull and the errors
-// of a damaged log stay. A writer that takes the shard over, and the recycling of
+// store, or of ctx, call it again. ErrLogTruncated, ErrReaderFull, ErrAdopted and
+// the errors of a damaged log stay. A writer that takes the shard over, and the recycling of
 // what the reader has read already, change nothing.
 func (r *Reader) Refresh(ctx context.Context) error {
 	return r.refresh(ctx, func() {
@@ -469,6 +470,8 @@ func (r *Reader) check(ctx context.Context) error {
 		return fmt.Errorf("%w: the manifest of the shard is gone; somebody deleted it", manifest.ErrNotFound)
 	case m.Legacy && !r.seen.Legacy:
 		return fmt.Errorf("%w: version %d of the manifest has none of memwal's fields", ErrForeignWriter, m.Version)
+	case r.seen.Legacy && !m.Legacy:
+		return fmt.Errorf("%w by memwal since the reader was opened on the log of another program: open the reader again", ErrAdopted)
 	}
 	r.seen = m
 	if floor := m.RecycleFloor(); floor >= r.round.first {

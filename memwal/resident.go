@@ -48,6 +48,9 @@ func (r *resident) bind(cur *manifest.Manifest, b binding) error {
 	if err != nil {
 		return invalid("schema", err)
 	}
+	if cur != nil && cur.Legacy {
+		table = schema.Adopt(table)
+	}
 	if err := wal.CheckSchema(table.Schema); err != nil {
 		return invalid("schema", err)
 	}

@@ -42,6 +42,7 @@ type takeover struct {
 	logger *slog.Logger
 	labels pprof.LabelSet
 	trace  telemetry.Tracer
+	adopt  *adoption // checks logs of other programs; nil: they are refused
 }
 
 // plan is what the taker wants of a shard.
@@ -202,8 +203,10 @@ func (t *takeover) precheck(ctx context.Context, cur *manifest.Manifest, listed 
 		return nil
 	}
 	if cur.Legacy {
-		return fmt.Errorf("%w: the newest manifest, version %d, has none of memwal's fields; "+
-			"a log of another program can be read, not written", ErrForeignWriter, cur.Version)
+		if err := t.log.CheckForeign(ctx, cur); err != nil {
+			return err
+		}
+		return t.adopt.check(ctx, cur, listed)
 	}
 	err := replay.Precheck(ctx, replay.Config{
 		Store: t.store, Dir: t.dirs.wal, From: cur.RowsFloor(), Listed: listed,

@@ -292,6 +292,9 @@ func (l *Reader) CheckForeign(ctx context.Context, newest *Manifest) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(foreignReaders)
 	for _, v := range slices.Backward(versions) {
+		if v >= newest.Version {
+			continue // somebody has claimed the shard since newest was read
+		}
 		g.Go(func() error {
 			m, err := l.read(gctx, v)
 			if errors.Is(err, objstore.ErrNotExist) {

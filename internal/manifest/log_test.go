@@ -544,7 +544,18 @@ func TestF17_ForeignRewriteIsRefused(t *testing.T) {
 	if _, err := w.log().UpdateAny(t.Context(), note("a")); !errors.Is(err, ErrInvalid) {
 		t.Errorf("consumer of a legacy shard: %v", err)
 	}
+	// Somebody has claimed it since newest was read: nothing was lost.
+	newest, err := w.log().Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.claim(w.log())
+	if err := w.log().CheckForeign(t.Context(), newest); err != nil {
+		t.Errorf("a claim that followed: %v", err)
+	}
 	// No trace at all: a legacy shard, which build may adopt.
+	w = newWorld(t)
+	w.putLegacy(&pb.ShardManifest{Version: 1, WriterEpoch: 1, CurrentGeneration: 1})
 	if m, err := w.log().Claim(t.Context(), nil, next); err != nil || m.Legacy || m.Epoch != 2 || m.Version != 2 {
 		t.Errorf("adoption: %+v, %v", m, err)
 	}

@@ -17,9 +17,9 @@ type Adapter struct {
 }
 
 // NewAdapter matches the columns of two storage schemas: by field id where both
-// have one, else by name. A column that only to has reads as null, or, for
-// [Tombstone], as false; one that only from has is dropped; names and order may
-// differ. A missing column that to requires (a key column, above all) and a changed
+// have one, else by name, which in a table that was adopted is the one of
+// [AdoptedKey]. A column that only to has reads as null, or, for [Tombstone], as
+// false; one that only from has is dropped; names and order may differ. A missing column that to requires (a key column, above all) and a changed
 // type are errors. All are reported, joined; each is a [*ColumnError].
 func NewAdapter(from, to *arrow.Schema) (*Adapter, error) {
 	a := &Adapter{from: from, to: to, source: make([]int, to.NumFields()), columns: make([]column, to.NumFields())}
@@ -68,11 +68,15 @@ func findSource(from *arrow.Schema, f arrow.Field) (int, error) {
 		if err != nil {
 			return -1, err
 		}
+		name := f.Name
+		if was, ok := f.Metadata.GetValue(AdoptedKey); ok && gid == 0 {
+			name = was
+		}
 		switch {
 		case id != 0 && gid == id:
 			byID = i
 			ids++
-		case g.Name == f.Name && (id == 0 || gid == 0):
+		case g.Name == name && (id == 0 || gid == 0):
 			// With two ids that differ it is another column that had this name once.
 			byName = i
 			names++

@@ -21,7 +21,8 @@
 // [FieldIDKey]. Ids start at 1 and are never reused, also not after the column
 // was dropped: a column that was dropped and added again under the same name is
 // a new column, and old rows read as null in it. Where a schema carries no id
-// (a log of another program), columns are matched by name.
+// (a log of another program), columns are matched by name; in a table that memwal has
+// taken over ([Adopt]), by the name that they had then.
 //
 // # Equality of types
 //

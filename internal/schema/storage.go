@@ -287,13 +287,23 @@ func fieldNames(s *arrow.Schema) []string {
 // table builds the result of a derivation without violations.
 func (d *deriver) table() *Table {
 	fields := d.user.Fields()
+	adopted := d.prev != nil && slices.ContainsFunc(d.prev.Schema.Fields(), func(f arrow.Field) bool {
+		return f.Metadata.FindKey(AdoptedKey) >= 0
+	})
 	for i := range fields {
 		f := &fields[i]
 		isKey := slices.Contains(d.key, f.Name)
 		required := !f.Nullable
 		f.Nullable = !isKey && (f.Nullable || len(d.key) > 0)
-		f.Metadata = withoutKeys(f.Metadata, func(k string) bool { return k == FieldIDKey || k == RequiredKey })
+		f.Metadata = withoutKeys(f.Metadata, func(k string) bool { return k == FieldIDKey || k == RequiredKey || k == AdoptedKey })
 		f.Metadata = withKey(f.Metadata, FieldIDKey, strconv.Itoa(int(d.ids[i])))
+		if adopted {
+			name := ""
+			if d.old[i] >= 0 {
+				name, _ = d.prev.Schema.Field(d.old[i]).Metadata.GetValue(AdoptedKey)
+			}
+			f.Metadata = withKey(f.Metadata, AdoptedKey, name)
+		}
 		if required && f.Nullable {
 			f.Metadata = withKey(f.Metadata, RequiredKey, "true")
 		}
@@ -307,6 +317,20 @@ func (d *deriver) table() *Table {
 		PrimaryKey:  slices.Clone(d.key),
 		NextFieldID: d.next,
 	}
+}
+
+// Adopt returns t, which was derived without a previous table, as the table of a log
+// that another program has begun. Its entries name columns only; so every column
+// keeps the name that it has there, whatever it is called later.
+func Adopt(t *Table) *Table {
+	fields := t.Schema.Fields()
+	for i := range fields {
+		if f := &fields[i]; f.Name != Tombstone {
+			f.Metadata = withKey(f.Metadata, AdoptedKey, f.Name)
+		}
+	}
+	meta := t.Schema.Metadata()
+	return &Table{Schema: arrow.NewSchema(fields, &meta), PrimaryKey: t.PrimaryKey, NextFieldID: t.NextFieldID}
 }
 
 // reservedSchemaKey reports whether a schema metadata key belongs to the log: WAL

@@ -15,6 +15,11 @@ const Tombstone = "_tombstone"
 // FieldIDKey is the field metadata key of a column's id.
 const FieldIDKey = "memwal.field_id"
 
+// AdoptedKey is the field metadata key of what a column is called in the entries
+// that another program wrote before the table was adopted, see [Adopt]: they carry no
+// ids. It is empty for a column that was added since, which they do not have.
+const AdoptedKey = "memwal.adopted_as"
+
 // RequiredKey is the field metadata key of storage columns that are nullable only
 // because deletes leave them empty: the user's schema requires a value. The value
 // is "true". Without it a later schema could not tell whether old rows may lack one.

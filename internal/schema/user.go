@@ -19,8 +19,8 @@ func User(stored *arrow.Schema) *arrow.Schema {
 		f := &fields[i]
 		if f.Metadata.FindKey(RequiredKey) >= 0 {
 			f.Nullable = false
-			f.Metadata = withoutKeys(f.Metadata, func(k string) bool { return k == RequiredKey })
 		}
+		f.Metadata = withoutKeys(f.Metadata, func(k string) bool { return k == RequiredKey || k == AdoptedKey })
 	}
 	meta := stored.Metadata()
 	return arrow.NewSchemaWithEndian(fields, &meta, stored.Endianness())
