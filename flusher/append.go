@@ -47,7 +47,7 @@ func (f *WAL) put(ctx context.Context, s *slot) (done appended) {
 	}
 	defer enc.Release()
 	done.bytes = enc.Body.Len()
-	done.outcome, done.date, done.err = f.putAt(ctx, s.pos, s.id, enc.Body)
+	done.outcome, done.date, done.err = f.putAt(objstore.WithCRC32C(ctx, enc.CRC32C), s.pos, s.id, enc.Body)
 	done.took = f.cfg.Now().Sub(start)
 	return done
 }

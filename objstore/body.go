@@ -1,6 +1,7 @@
 package objstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -40,6 +41,26 @@ func (b Body) CRC32C() uint32 {
 		sum = crc32.Update(sum, castagnoli, s)
 	}
 	return sum
+}
+
+// crcKey is the context key of a put's checksum. It is no part of Body because
+// one adapter alone has use for it; the context reaches that through any wrapper
+// in between.
+type crcKey struct{}
+
+// WithCRC32C returns a context for the put of a body whose Castagnoli checksum
+// is known already, so that an adapter that sends it along does not compute it
+// again. A wrong one makes the store refuse the put.
+func WithCRC32C(ctx context.Context, sum uint32) context.Context {
+	return context.WithValue(ctx, crcKey{}, sum)
+}
+
+// crcOf is the checksum of a body that is put with ctx.
+func crcOf(ctx context.Context, body Body) uint32 {
+	if sum, ok := ctx.Value(crcKey{}).(uint32); ok {
+		return sum
+	}
+	return body.CRC32C()
 }
 
 // contentType is what all our objects are to a store.

@@ -213,7 +213,7 @@ func (s *s3Store) put(ctx context.Context, op Op, key string, body Body) (PutRes
 	if err := checkOp(op, key); err != nil {
 		return PutResult{}, err
 	}
-	sum := binary.BigEndian.AppendUint32(nil, body.CRC32C())
+	sum := binary.BigEndian.AppendUint32(nil, crcOf(ctx, body))
 	in := &s3.PutObjectInput{
 		Bucket:         &s.bucket,
 		Key:            aws.String(s.prefix + key),

@@ -103,6 +103,23 @@ func TestFenceRoundTrips(t *testing.T) {
 	}
 }
 
+// The checksum that is told with an entry is that of its whole body.
+func TestEncodedChecksum(t *testing.T) {
+	rec := sampleRecord(memory.DefaultAllocator, 100, 2)
+	for _, o := range []EncodeOptions{{}, {Compression: CompressionZstd}} {
+		for _, side := range []*Side{nil, {Annotations: []Annotation{{Key: "offset", Value: []byte("17")}}}} {
+			enc, err := Encode(testHeader(), rec.Schema(), []arrow.RecordBatch{rec}, side, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := enc.CRC32C, enc.Body.CRC32C(); got != want {
+				t.Errorf("%+v: checksum %08x, the body has %08x", o, got, want)
+			}
+			enc.Release()
+		}
+	}
+}
+
 func TestSideSection(t *testing.T) {
 	side := &Side{
 		Annotations: []Annotation{{Key: "offset", Value: []byte("17")}, {Key: "gone", Deleted: true}},

@@ -64,7 +64,7 @@ func Encode(h Header, schema *arrow.Schema, recs []arrow.RecordBatch, side *Side
 		e.Release()
 		return nil, err
 	}
-	e.Body = c.finish(sideBytes, e.Kinds, e.Rows)
+	e.Body, e.CRC32C = c.finish(sideBytes, e.Kinds, e.Rows)
 	e.Size = e.Body.Len()
 	return e, nil
 }
@@ -79,7 +79,8 @@ func EncodeFence(h Header) (objstore.Body, error) {
 	if err := writeStream(&c, h, arrow.NewSchema(nil, nil), nil, CompressionNone); err != nil {
 		return nil, err
 	}
-	return c.finish(nil, KindFence, 0), nil
+	body, _ := c.finish(nil, KindFence, 0)
+	return body, nil
 }
 
 // rebaseAll replaces batches that arrow-go cannot write as they are.
@@ -272,7 +273,7 @@ func (c *collector) copyIn(p []byte) {
 }
 
 // finish adds the side section and the footer.
-func (c *collector) finish(side []byte, kinds Kinds, rows int64) objstore.Body {
+func (c *collector) finish(side []byte, kinds Kinds, rows int64) (_ objstore.Body, sum uint32) {
 	f := Footer{Version: Version, Kinds: kinds, StreamLen: c.body.Len(), SideLen: int64(len(side)), Rows: rows}
 	if len(side) > 0 {
 		_, _ = c.Write(side)
@@ -280,8 +281,9 @@ func (c *collector) finish(side []byte, kinds Kinds, rows int64) objstore.Body {
 	for _, s := range c.body {
 		f.CRC = crc32.Update(f.CRC, castagnoli, s)
 	}
-	c.copyIn(f.encode())
-	return c.body
+	footer := f.encode()
+	c.copyIn(footer)
+	return c.body, crc32.Update(f.CRC, castagnoli, footer)
 }
 
 // recoverAs turns a panic of a library on data that it cannot take into an error.

@@ -49,6 +49,8 @@ type Encoded struct {
 	Body objstore.Body
 	// Size is the length of Body in bytes.
 	Size int64
+	// CRC32C is the checksum of Body, for [objstore.WithCRC32C].
+	CRC32C uint32
 	// Rows is the number of rows.
 	Rows int64
 	// Kinds are those of the footer.

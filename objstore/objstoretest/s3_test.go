@@ -145,6 +145,22 @@ func TestS3Payload(t *testing.T) {
 	}
 }
 
+// A checksum that the caller knows goes out as it is: the server is the one that
+// finds out that a body is another.
+func TestS3KnownChecksum(t *testing.T) {
+	s := objstoretest.StartS3(t).Store("crc")
+	body := objstore.Body{[]byte("some"), []byte("thing")}
+	if _, err := s.PutIfAbsent(objstore.WithCRC32C(t.Context(), body.CRC32C()), "right", body); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.PutIfAbsent(objstore.WithCRC32C(t.Context(), body.CRC32C()+1), "wrong", body); err == nil {
+		t.Error("a body with another checksum was taken")
+	}
+	if _, err := s.Head(t.Context(), "wrong"); !errors.Is(err, objstore.ErrNotExist) {
+		t.Errorf("after the refusal: %v", err)
+	}
+}
+
 func TestS3Date(t *testing.T) {
 	srv := objstoretest.StartS3(t)
 	clock := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
