@@ -26,7 +26,8 @@
 //
 // # Pipelining and acknowledgement
 //
-// Up to MaxInFlight puts are in flight, at successive positions. The durable
+// Up to MaxInFlight puts are in flight, at successive positions within a Span of
+// the oldest unresolved one. The durable
 // cursor follows the contiguous prefix of landed positions only: a row is
 // acknowledged when every position before its own has landed too.
 //

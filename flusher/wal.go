@@ -63,7 +63,7 @@ type Config struct {
 	Interval            time.Duration // least spacing of timed appends; 0: none are timed
 	FlushBytes          int64         // pending bytes that start an append
 	MaxEntryBytes       int64         // window bytes of an entry of more than one batch
-	MaxInFlight         int           // largest span of unresolved positions
+	MaxInFlight         int           // puts in flight; Span tells how many positions they span
 	OwnershipCheckAfter time.Duration // longest time a proof of ownership is trusted
 
 	Now    func() time.Time // default time.Now
@@ -118,7 +118,7 @@ func New(cfg Config) *WAL {
 		cfg: cfg, ctx: ctx, stop: stop,
 		window: window{
 			next: cfg.Tail.Position + 1, last: cfg.Tail.PutID,
-			limit: uint64(cfg.MaxInFlight), newID: wal.NewPutID,
+			limit: cfg.MaxInFlight, span: Span(cfg.MaxInFlight), newID: wal.NewPutID,
 		},
 		assigned: cfg.Tail.NextRow,
 		proof:    proof{sent: cfg.Proof},
@@ -128,7 +128,7 @@ func New(cfg Config) *WAL {
 	f.task = dispatcher.Start(base, dispatcher.Options[any]{
 		Name:    taskName,
 		Handler: (*handler)(f),
-		Mailbox: cfg.MaxInFlight + 2, // the window's completions and a check: posting never waits
+		Mailbox: int(Span(cfg.MaxInFlight)) + 2, // the window's completions and a check: posting never waits
 		OnError: f.fail,
 		OnPanic: func(p *dispatcher.PanicError) { f.fail(p) },
 		Logger:  cfg.Logger,

@@ -43,25 +43,47 @@ type slot struct {
 // window is the pipeline of puts: a pure state machine over positions.
 //
 //	invariant: slots are at successive positions, the last of them at next-1
-//	invariant: next - slots[0].pos <= limit, the largest span of unresolved puts
+//	invariant: next - slots[0].pos <= span
 //	invariant: slots[i].prev == slots[i-1].id, and slots[0].prev == last
 type window struct {
 	slots []*slot
 	next  uint64    // position of the next put
 	last  wal.PutID // put-id of the last live entry below slots[0]
-	limit uint64
+	limit int       // puts in flight
+	span  uint64    // positions from the oldest unresolved one on
 	newID func() wal.PutID
+}
+
+// spanFactor times the puts in flight is the span of a window. With a span of
+// just as many, one slow put at the head keeps the places of those idle that have
+// landed behind it: with the times of an object store (a 99th percentile of 2.4
+// times the median) four puts then move as much as 3.3, and with twice the span as
+// 3.98. Twice that is for stores with longer tails.
+const spanFactor = 4
+
+// Span returns how many positions the unresolved puts of a writer with so many
+// in flight span at most. It is what a hole in the log is judged by. A single put
+// in flight has nothing behind it.
+func Span(maxInFlight int) uint64 {
+	if maxInFlight == 1 {
+		return 1
+	}
+	return spanFactor * uint64(maxInFlight)
 }
 
 // room tells whether another put may be started. Behind a displaced position
 // none may: it would chain from an entry that is going to be put again.
 func (w *window) room() bool {
+	flying := 0
 	for _, s := range w.slots {
-		if s.outcome == displaced {
+		switch s.outcome {
+		case displaced:
 			return false
+		case inFlight:
+			flying++
 		}
 	}
-	return len(w.slots) == 0 || w.next-w.slots[0].pos < w.limit
+	return len(w.slots) == 0 || flying < w.limit && w.next-w.slots[0].pos < w.span
 }
 
 // assign gives sp the next position.

@@ -147,7 +147,7 @@ func TestV09_FailureWakesEveryWaiter(t *testing.T) {
 func fullOptions() *Options {
 	o := patient(keyedOptions())
 	o.StallTimeout = 1000 * time.Hour
-	o.OwnershipCheckAfter, o.FenceRetention = 1000*time.Hour, 10_000*time.Hour
+	o.OwnershipCheckAfter, o.FenceRetention = 1000*time.Hour, 100_000*time.Hour
 	return o
 }
 

@@ -360,7 +360,7 @@ func TestF04_FailedProbeIsAnError(t *testing.T) {
 		mustClose(t, w)
 		// The end of the log is at 3. Were the failure taken for "absent", the
 		// fence would be put anywhere.
-		store.on(objstore.OpGet, wal.Name(3), 1, failBefore(broken))
+		store.on(objstore.OpGet, wal.Name(3), always, failBefore(broken))
 		if _, err := Open(t.Context(), store, testShard, testSchema, once); !errors.Is(err, broken) {
 			t.Errorf("open: %v, want the injected failure", err)
 		}

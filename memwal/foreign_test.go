@@ -90,7 +90,7 @@ func TestF03_DoomedOpenLeavesTheWriterAlone(t *testing.T) {
 			store := objstore.NewMemory()
 			// The recorded retention is just enough for the recorded maxima.
 			w := mustOpen(t, store, keyed(func(o *Options) {
-				o.MaxInFlight, o.OwnershipCheckAfter, o.FenceRetention = 60, time.Minute, 73*time.Minute
+				o.MaxInFlight, o.OwnershipCheckAfter, o.FenceRetention = 60, time.Minute, 253*time.Minute
 			}))
 			mustPut(t, w, seq(t, 0, 2))
 			before := contents(t, store, "")

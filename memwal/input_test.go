@@ -395,8 +395,8 @@ func TestC06_OptionsOutOfBounds(t *testing.T) {
 		{"MaxResidentBytes", true, func(o *Options) { o.MaxResidentBytes = 64 << 20 }},
 		{"MaxResidentBytes", false, func(o *Options) { o.MaxResidentBytes = 64<<20 - 1 }},
 		{"MaxMemtableBytes", true, func(o *Options) { o.MaxMemtableBytes, o.MaxResidentBytes = math.MaxInt64, math.MaxInt64 }},
-		{"FenceRetention", true, func(o *Options) { o.FenceRetention = 13*time.Minute + 1 }},
-		{"FenceRetention", false, func(o *Options) { o.FenceRetention = 13 * time.Minute }},
+		{"FenceRetention", true, func(o *Options) { o.FenceRetention = 19*time.Minute + 1 }},
+		{"FenceRetention", false, func(o *Options) { o.FenceRetention = 19 * time.Minute }},
 		{"FenceRetention", false, func(o *Options) { o.OwnershipCheckAfter = math.MaxInt64 / 2 }}, // the product overflows
 		{"Visibility", false, func(o *Options) { o.WALOnly, o.Visibility = true, VisibleIndexed }},
 	} {

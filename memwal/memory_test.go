@@ -187,7 +187,7 @@ func TestM04_BatchThatCanNeverFit(t *testing.T) {
 func walOnlyOptions() *Options {
 	return patient(&Options{
 		WALOnly: true, PrimaryKey: []string{"id"}, MaxMemtableBytes: 8 << 10, MaxResidentBytes: 32 << 10,
-		StallTimeout: 10 * time.Second, OwnershipCheckAfter: 1000 * time.Hour, FenceRetention: 10_000 * time.Hour,
+		StallTimeout: 10 * time.Second, OwnershipCheckAfter: 1000 * time.Hour, FenceRetention: 100_000 * time.Hour,
 	})
 }
 

@@ -209,12 +209,12 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 	}
 	next.Schema, next.PrimaryKey, next.NextFieldID = c.table.Schema, c.table.PrimaryKey, c.table.NextFieldID
 	next.Indexes = indexSpecs(c.opts.Indexes)
-	next.MaxInFlight = max(next.MaxInFlight, uint64(c.opts.MaxInFlight))
+	next.MaxInFlight = max(next.MaxInFlight, flusher.Span(c.opts.MaxInFlight))
 	next.OwnershipCheckAfter = max(next.OwnershipCheckAfter, c.opts.OwnershipCheckAfter)
 	next.FenceRetention = max(next.FenceRetention, c.opts.FenceRetention)
 	if least := leastRetention(next.MaxInFlight, next.OwnershipCheckAfter); next.FenceRetention <= least {
 		return nil, &OptionError{"FenceRetention", next.FenceRetention,
-			fmt.Sprintf("more than %v: earlier writers of this shard ran with MaxInFlight up to %d and OwnershipCheckAfter up to %v",
+			fmt.Sprintf("more than %v: earlier writers of this shard had puts at up to %d positions and OwnershipCheckAfter up to %v",
 				least, next.MaxInFlight, next.OwnershipCheckAfter)}
 	}
 	if _, ok := next.Floor(manifest.PlaneRows); !ok {

@@ -182,7 +182,7 @@ type Options struct {
 	// listing more. Longer needs a longer FenceRetention.
 	OwnershipCheckAfter time.Duration
 	// FenceRetention is how long fences are kept, so that a writer that slept
-	// finds them. It must exceed (MaxInFlight + 2) times OwnershipCheckAfter and
+	// finds them. It must exceed (4 MaxInFlight + 2) times OwnershipCheckAfter and
 	// ten minutes for the skew of clocks. Default 24 h; longer keeps a few small
 	// objects longer.
 	FenceRetention time.Duration
@@ -275,8 +275,8 @@ func (e *OptionError) Error() string {
 func (e *OptionError) Is(target error) bool { return target == ErrInvalid }
 
 // leastRetention is what FenceRetention must exceed.
-func leastRetention(inFlight uint64, checkAfter time.Duration) time.Duration {
-	if n := int64(inFlight) + 2; n < int64((math.MaxInt64-clockSkew)/checkAfter) {
+func leastRetention(span uint64, checkAfter time.Duration) time.Duration {
+	if n := int64(span) + 2; n < int64((math.MaxInt64-clockSkew)/checkAfter) {
 		return time.Duration(n)*checkAfter + clockSkew
 	}
 	return math.MaxInt64
@@ -317,9 +317,9 @@ func (o *Options) validate() error {
 	check(!o.WALOnly || o.Visibility == VisibleDurable, "Visibility", o.Visibility, "VisibleDurable with WALOnly: rows are dropped once durable")
 	check(o.OwnershipCheckAfter >= time.Second, "OwnershipCheckAfter", o.OwnershipCheckAfter, "at least 1s")
 	if o.OwnershipCheckAfter > 0 && o.MaxInFlight > 0 {
-		least := leastRetention(uint64(o.MaxInFlight), o.OwnershipCheckAfter)
+		least := leastRetention(flusher.Span(o.MaxInFlight), o.OwnershipCheckAfter)
 		check(o.FenceRetention > least, "FenceRetention", o.FenceRetention,
-			fmt.Sprintf("more than (MaxInFlight + 2) * OwnershipCheckAfter + 10m = %v", least))
+			fmt.Sprintf("more than (4 * MaxInFlight + 2) * OwnershipCheckAfter + 10m = %v", least))
 	}
 	check(o.ReplayBytes > 0, "ReplayBytes", o.ReplayBytes, "positive")
 	if p := o.Prices; p != nil {

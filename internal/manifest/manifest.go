@@ -103,7 +103,7 @@ type Manifest struct {
 	Annotations map[string][]byte
 	// MaxInFlight, OwnershipCheckAfter and FenceRetention are the largest that
 	// any writer of this shard ever ran with. Claims record them; they only grow.
-	MaxInFlight         uint64
+	MaxInFlight         uint64 // positions that unresolved puts span
 	OwnershipCheckAfter time.Duration
 	FenceRetention      time.Duration
 	// JournalEntries are the entries below the recycle floor that hold live
