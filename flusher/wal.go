@@ -79,7 +79,8 @@ type WAL struct {
 	task *dispatcher.Task[any]
 	stop context.CancelFunc // ends the requests in flight
 	ctx  context.Context    // of those requests
-	jobs sync.WaitGroup     // those requests
+	jobs sync.WaitGroup     // the workers that make those requests
+	work chan func()        // taken by workers without a request
 
 	demanded atomic.Uint64 // rows below this ordinal are appended without regard to the interval
 	stats    counters
@@ -115,7 +116,7 @@ func New(cfg Config) *WAL {
 	base := pprof.WithLabels(context.Background(), cfg.Labels)
 	ctx, stop := context.WithCancel(base)
 	f := &WAL{
-		cfg: cfg, ctx: ctx, stop: stop,
+		cfg: cfg, ctx: ctx, stop: stop, work: make(chan func()),
 		window: window{
 			next: cfg.Tail.Position + 1, last: cfg.Tail.PutID,
 			limit: cfg.MaxInFlight, span: Span(cfg.MaxInFlight), newID: wal.NewPutID,
@@ -305,10 +306,29 @@ func (f *WAL) check(pos uint64) {
 	})
 }
 
-// job runs requests outside of the task, in a goroutine that Stop joins and that
-// profiles show under the name.
+// job runs a request outside of the task, in a worker that Stop joins; profiles
+// show it under the name. A worker stays for the next request: in a new goroutine
+// the stack would grow anew through the layers of an HTTP client, which is a
+// twelfth of the CPU time of a busy writer. There are as many workers as there
+// ever were requests at once.
 func (f *WAL) job(ctx context.Context, name string, do func(context.Context)) {
-	f.jobs.Go(func() { pprof.Do(ctx, pprof.Labels("memwal.task", name), do) })
+	request := func() { pprof.Do(ctx, pprof.Labels("memwal.task", name), do) }
+	select {
+	case f.work <- request:
+	default:
+		f.jobs.Go(func() { f.serve(request) })
+	}
+}
+
+func (f *WAL) serve(request func()) {
+	for {
+		request()
+		select {
+		case request = <-f.work:
+		case <-f.ctx.Done():
+			return
+		}
+	}
 }
 
 // send starts the put of s; its completion is a message.
