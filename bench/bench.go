@@ -143,7 +143,7 @@ func (b *bench) teardown() (err error) {
 func (b *bench) options() (*memwal.Options, error) {
 	c := b.c
 	o := &memwal.Options{
-		FlushInterval: c.Interval, FlushBytes: int64(c.FlushBytes), MaxEntryBytes: int64(c.MaxEntryBytes),
+		FlushInterval: c.Interval, MaxPUTsPerSecond: c.MaxPUTs, FlushBytes: int64(c.FlushBytes), MaxEntryBytes: int64(c.MaxEntryBytes),
 		MaxInFlight: c.InFlight, MaxMemtableBytes: int64(c.MaxMemtable), MaxResidentBytes: int64(c.MaxResident),
 		WALOnly: !c.Memtable,
 	}

@@ -79,8 +79,7 @@
 // -read N starts N goroutines beside the putters. Each goes round as fast as it
 // can: it takes a snapshot; looks up 64 random keys in it, if the table has a
 // primary key; reads up to 100 rows of the ordered index, if there is one, from a
-// random known value on; scans up to 1,000 rows, the oldest, since scans begin
-// there; and closes the snapshot. Known are the rows whose puts have returned.
+// random known value on; scans the newest 1,000 rows; and closes the snapshot. Known are the rows whose puts have returned.
 // Keys are picked well before they are used, so that nothing of them is in the
 // processor's cache. The figures of the ingest are those beside the readers.
 //

@@ -30,6 +30,7 @@ type config struct {
 
 	Indexed       bool // VisibleIndexed
 	Interval      time.Duration
+	MaxPUTs       float64 // a second, 0 is unlimited
 	FlushBytes    byteSize
 	MaxEntryBytes byteSize
 	InFlight      int
@@ -147,6 +148,7 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 
 	fs.StringVar(visible, "visible", "durable", "when a put is acknowledged: durable or indexed")
 	fs.DurationVar(&c.Interval, "interval", 100*time.Millisecond, "flush interval: least spacing of appends started by time; 0 is none")
+	fs.Float64Var(&c.MaxPUTs, "max-puts", 0, "ceiling on PUTs a second, over any minute (default: none)")
 	fs.Var(&c.FlushBytes, "flush-bytes", "pending `bytes` that start an append before the interval has passed")
 	fs.Var(&c.MaxEntryBytes, "max-entry-bytes", "most `bytes` of several batches in one WAL entry")
 	fs.IntVar(&c.InFlight, "inflight", 4, "appends in flight, from 1 to 64")
@@ -188,6 +190,7 @@ func (c *config) validate(visible string) error {
 	check(c.Latency >= 0, "-latency is %v, must not be negative", c.Latency)
 	check(c.Interval >= 0, "-interval is %v, must not be negative", c.Interval)
 	check(c.Interval > 0 || c.Indexed, "-interval 0 needs -visible indexed: a small lone put would wait for ever to be durable")
+	check(c.MaxPUTs >= 0 && !math.IsInf(c.MaxPUTs, 0) && !math.IsNaN(c.MaxPUTs), "-max-puts is %v, must be a number of PUTs per second", c.MaxPUTs)
 	check(c.FlushBytes > 0, "-flush-bytes must be positive")
 	check(c.MaxEntryBytes > 0, "-max-entry-bytes must be positive")
 	check(c.MaxMemtable > 0, "-max-memtable-bytes must be positive")

@@ -265,7 +265,7 @@ func (r *readers) readRange(ctx context.Context, s snapshot, k knownRow) error {
 
 func (r *readers) scan(ctx context.Context, s snapshot, total int64) error {
 	start := time.Now()
-	rd, err := s.Scan(ctx, memwal.ScanOptions{Limit: readScan})
+	rd, err := s.Scan(ctx, memwal.ScanOptions{From: s.Bound() - min(s.Bound(), readScan), Limit: readScan})
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,14 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/memwal/memwal-go/objstore"
 )
 
-// What Amazon S3 Standard charges in us-east-1 (aws.amazon.com/s3/pricing).
-const (
-	dollarsPerPut   = 0.005 / 1000
-	secondsPerMonth = 30 * 24 * 60 * 60
-)
+// dollarsPerPut is what Amazon S3 Standard charges in us-east-1.
+var dollarsPerPut = objstore.S3Standard().ClassA / 1000
+
+const secondsPerMonth = 30 * 24 * 60 * 60
 
 // figures are what a run measured, as -json writes them. doc.go says what each
 // is.

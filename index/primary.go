@@ -1,6 +1,7 @@
 package index
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +20,10 @@ type primary struct {
 	versions *versions
 	shards   [shards]shard
 	cells    atomic.Int64 // over all shards
+	// Keys that fit a word lie from low to high, which are widened before a key is
+	// there. Keys of a shard often grow with time: then a lookup in many memtables
+	// goes to the table of one.
+	low, high atomic.Uint64
 
 	// The writer's scratch.
 	words []uint64
@@ -31,6 +36,7 @@ type primary struct {
 func newPrimary(s *Spec, rows Rows, v *versions) *primary {
 	p := &primary{spec: s, rows: rows, versions: v}
 	p.found.New = func() any { return new([]byte) }
+	p.low.Store(math.MaxUint64)
 	for i := range p.shards {
 		n := firstCells(i)
 		p.shards[i].tab.Store(&table{cells: make([]uint64, n)})
@@ -50,6 +56,7 @@ func (p *primary) apply(r *run) error {
 func (p *primary) applyBatch(b *batch) {
 	if p.spec.key.Fixed() {
 		p.words = p.spec.key.Words(p.words[:0], b.rec)
+		p.widen(p.words)
 		for row, w := range p.words {
 			p.insert(b, row, p.spec.hashWord(w))
 		}
@@ -59,6 +66,16 @@ func (p *primary) applyBatch(b *batch) {
 		p.enc = p.spec.key.AppendRow(p.enc[:0], b.rec, row)
 		p.insert(b, row, p.spec.hashBytes(p.enc))
 	}
+}
+
+// widen makes low and high hold words.
+func (p *primary) widen(words []uint64) {
+	low, high := p.low.Load(), p.high.Load()
+	for _, w := range words {
+		low, high = min(low, w), max(high, w)
+	}
+	p.low.Store(low)
+	p.high.Store(high)
 }
 
 // insert makes the row the newest version of its key, whose hash is given.
@@ -108,6 +125,9 @@ func (p *primary) sameKey(b *batch, row int, old uint32) bool {
 
 // find is the newest slot below the bound with the key.
 func (p *primary) find(k *Key, bound uint32) (uint32, bool) {
+	if p.spec.key.Fixed() && (k.word < p.low.Load() || k.word > p.high.Load()) {
+		return 0, false
+	}
 	t, fp := p.shards[k.hash>>(64-shardBits)].tab.Load(), fingerprint(k.hash)
 	for i := t.home(fp); ; i = t.next(i) {
 		c := t.load(i)
