@@ -280,6 +280,18 @@ func (s *Set) Failed(name string) error {
 	return nil
 }
 
+// KeyFailed is Failed of the primary key, and nil without one. It is cheap enough
+// to be asked before each lookup.
+func (s *Set) KeyFailed() error {
+	if s.primary == nil {
+		return nil
+	}
+	if f := s.members[0].failed.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
 // Range gives the live slots below the bound in an index's order; see Range for
 // what lies in a range. Rows with equal keys come in slot order, reversed with
 // the rest. The sequence can be run several times, also beside writers, and

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memtable"
 )
 
@@ -69,7 +68,7 @@ func (s *Snapshot) Lookup(ctx context.Context, key ...any) (Row, error) {
 		if tables[i].FirstRow() >= s.bound {
 			continue
 		}
-		if err := tables[i].Index().Failed(index.PrimaryKey); err != nil {
+		if err := tables[i].Index().KeyFailed(); err != nil {
 			return Row{}, fmt.Errorf("look up: %w", err)
 		}
 		v := tables[i].View(s.bound)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memtable"
 )
 
@@ -44,11 +43,8 @@ func (s *Snapshot) produce(produce rows) (iter.Seq[run], error) {
 // keyFailed returns the failure of a primary key index: without it nothing can
 // be said about which rows are live.
 func (s *Snapshot) keyFailed(views []memtable.View) error {
-	if len(s.r.table.PrimaryKey) == 0 {
-		return nil
-	}
 	for _, v := range views {
-		if err := v.Memtable().Index().Failed(index.PrimaryKey); err != nil {
+		if err := v.Memtable().Index().KeyFailed(); err != nil {
 			return err
 		}
 	}

@@ -174,7 +174,10 @@ func integerWordOf(v any, bits int, unsigned bool) (uint64, string) {
 			u, ok = n, true
 		}
 		ok = ok && u>>(bits-1)>>1 == 0
-		return u, unless(ok, fmt.Sprintf("an unsigned integer of %d bits", bits))
+		if !ok {
+			return 0, fmt.Sprintf("an unsigned integer of %d bits", bits)
+		}
+		return u, ""
 	}
 	var s int64
 	ok := false
@@ -186,7 +189,10 @@ func integerWordOf(v any, bits int, unsigned bool) (uint64, string) {
 	}
 	ok = ok && s<<(64-bits)>>(64-bits) == s
 	// Flipping the sign bit at the column's width, not at 64 bits.
-	return (uint64(s) ^ 1<<(bits-1)) << (64 - bits) >> (64 - bits), unless(ok, fmt.Sprintf("a signed integer of %d bits", bits))
+	if !ok {
+		return 0, fmt.Sprintf("a signed integer of %d bits", bits)
+	}
+	return (uint64(s) ^ 1<<(bits-1)) << (64 - bits) >> (64 - bits), ""
 }
 
 func floatWordOf(id arrow.Type, v any) (uint64, string) {
