@@ -28,6 +28,12 @@
 // returns [ErrFenced] for ever. Nothing has to be configured for that, and no
 // lease runs out.
 //
+// # Readers in other processes
+//
+// [OpenReader] shows the durable rows of a shard that another process writes, or
+// that LanceDB wrote. [Reader.Refresh] takes in what is new, [Reader.Follow] waits
+// for it, [Reader.Snapshot] answers like a writer's. A reader disturbs no writer.
+//
 // # Failure
 //
 // A terminal failure (fenced, a put whose retries were exhausted, an index that
@@ -45,12 +51,12 @@
 // # Ownership
 //
 // A batch given to Put may be released as soon as Put returns; its buffers must
-// not be changed. What snapshots hand out is lent: readers by the rules of
+// not be changed. What snapshots hand out is lent: record readers by the rules of
 // array.RecordReader, rows that were looked up until the snapshot is closed.
 //
 // # Concurrency
 //
-// Writers and snapshots are safe for concurrent use; readers are for one
-// goroutine each. Scans and lookups take no lock; a range
-// takes the one of its index for a moment. None waits for a put.
+// Writers, readers and snapshots are safe for concurrent use; the record readers
+// that a scan or a range returns are for one goroutine each. Scans and lookups take
+// no lock; a range takes the one of its index for a moment. None waits for a put.
 package memwal
