@@ -223,7 +223,8 @@ func (f *WAL) step() error {
 	if err := f.acknowledge(); err != nil {
 		return err
 	}
-	for _, s := range f.window.reissue() {
+	f.window.reissue()
+	for s := f.window.unsent(); s != nil; s = f.window.unsent() {
 		f.stats.reissued.Add(1)
 		s.table.AddEntry(0, 0, 0) // the object at the old position is read in replay, too
 		f.send(f.ctx, s)

@@ -1,6 +1,7 @@
 package flusher
 
 import (
+	"slices"
 	"time"
 
 	"github.com/memwal/memwal-go/internal/wal"
@@ -24,9 +25,12 @@ const (
 	inFlight  outcome = iota
 	landed            // the object at the position is ours
 	displaced         // a dead object holds the position
+	waiting           // to be put again, and not sent yet
 )
 
-func (o outcome) String() string { return [...]string{"in flight", "landed", "displaced"}[o] }
+func (o outcome) String() string {
+	return [...]string{"in flight", "landed", "displaced", "waiting"}[o]
+}
 
 // slot is one position that this writer has claimed a put for.
 type slot struct {
@@ -77,7 +81,7 @@ func (w *window) room() bool {
 	flying := 0
 	for _, s := range w.slots {
 		switch s.outcome {
-		case displaced:
+		case displaced, waiting:
 			return false
 		case inFlight:
 			flying++
@@ -127,20 +131,46 @@ func (w *window) pop() *slot {
 // reissue gives every slot a new position above all of the old ones and a new
 // put-id, if the head is displaced and nothing is in flight any more. The slots
 // that had landed behind the displaced one are among them: they chain from an
-// entry that never landed, so no reader takes them for live.
-func (w *window) reissue() []*slot {
+// entry that never landed, so no reader takes them for live. unsent gives them out.
+func (w *window) reissue() (n int) {
 	if h := w.head(); h == nil || h.outcome != displaced {
-		return nil
+		return 0
 	}
 	for _, s := range w.slots {
 		if s.outcome == inFlight {
-			return nil
+			return 0
 		}
 	}
 	old := w.slots
+	// Positions that nothing was sent to are still empty: leaving them so would be a
+	// hole.
+	if i := slices.IndexFunc(old, func(s *slot) bool { return s.outcome == waiting }); i >= 0 {
+		w.next = old[i].pos
+	}
 	w.slots = nil
 	for _, s := range old {
-		w.assign(s.span)
+		w.assign(s.span).outcome = waiting
 	}
-	return w.slots
+	return len(old)
+}
+
+// unsent takes the next slot that is to be put again, or returns nil if none may be
+// sent now. Behind a displaced position none may.
+func (w *window) unsent() *slot {
+	flying := 0
+	for _, s := range w.slots {
+		switch s.outcome {
+		case displaced:
+			return nil
+		case inFlight:
+			flying++
+		case waiting:
+			if flying >= w.limit {
+				return nil
+			}
+			s.outcome = inFlight
+			return s
+		}
+	}
+	return nil
 }

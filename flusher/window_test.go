@@ -80,22 +80,24 @@ func TestWindowReissuesAboveADeadObject(t *testing.T) {
 	if w.room() {
 		t.Error("room behind a displaced position: the next entry would chain from one that never landed")
 	}
-	if got := w.reissue(); got != nil {
+	if got := w.reissue(); got != 0 {
 		t.Fatal("put again while a put is in flight: it could land in a position that is used again")
 	}
 	last.outcome = landed
-	if got := w.reissue(); len(got) != 3 {
-		t.Fatalf("%d entries put again, want all from the displaced one on", len(got))
+	if got := w.reissue(); got != 3 {
+		t.Fatalf("%d entries put again, want all from the displaced one on", got)
 	}
 	// Above all old positions, with new ids, chained from the last live entry.
 	w.check(t, [3]uint64{15, 105, 101}, [3]uint64{16, 106, 105}, [3]uint64{17, 107, 106})
+	for w.unsent() != nil {
+	}
 	for i, s := range w.slots {
 		if s.first != uint64(i+1) || s.outcome != inFlight {
 			t.Errorf("slot %d holds rows from %d, outcome %d", i, s.first, s.outcome)
 		}
 	}
 	// Nothing displaced: nothing to do.
-	if got := w.reissue(); got != nil {
+	if got := w.reissue(); got != 0 {
 		t.Error("put again without a displaced head")
 	}
 }

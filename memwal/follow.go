@@ -42,9 +42,7 @@ func (r *Reader) Follow(ctx context.Context, from uint64) iter.Seq2[*Snapshot, e
 					return
 				}
 				from, pause = s.Bound(), r.opts.PollInterval
-				more := yield(s, nil)
-				s.Close()
-				if !more {
+				if !lend(s, yield) {
 					return
 				}
 			}
@@ -59,6 +57,12 @@ func (r *Reader) Follow(ctx context.Context, from uint64) iter.Seq2[*Snapshot, e
 	}
 }
 
+// lend yields s and closes it, also if the loop's body panics.
+func lend(s *Snapshot, yield func(*Snapshot, error) bool) bool {
+	defer s.Close()
+	return yield(s, nil)
+}
+
 // passes tells whether another Refresh may succeed without anybody's help.
 func passes(err error) bool {
 	for _, stays := range []error{ErrClosed, ErrLogTruncated, ErrAdopted, ErrReaderFull, ErrHole, ErrCorrupt, ErrForeignWriter, ErrInvalid, ErrIndexFailed} {
@@ -66,7 +70,8 @@ func passes(err error) bool {
 			return false
 		}
 	}
-	return true
+	_, broken := errors.AsType[*brokenError](err)
+	return !broken
 }
 
 // sleep waits for three quarters of d on average, so that readers that were

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/pprof"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,15 +30,17 @@ import (
 type ReaderOptions struct {
 	// Schema is the one to read with. It may leave columns out, rename them (by
 	// their field id), and reorder them; a column that the shard lacks reads as
-	// null. Default: the schema that the shard was last opened with by its writer.
+	// null. Columns outside of the primary key are nullable in what a reader returns,
+	// whatever it says here: a later writer may drop them. Default: the schema that the
+	// shard was last opened with by its writer.
 	Schema *arrow.Schema
 
 	// PrimaryKey is needed if Schema renames a key column, and for a log of another
 	// program that does not say what its key is. Default: what the shard says.
 	PrimaryKey []string
 
-	// Indexes to build. Default (nil): those that the shard's writer has; empty:
-	// none, which saves their memory.
+	// Indexes to build. Default (nil): those that the shard's writer has, but for
+	// those over a column that Schema leaves out; empty: none, which saves their memory.
 	Indexes []index.Config
 
 	// PollInterval is how long Follow waits before it looks for new rows when the
@@ -49,7 +53,9 @@ type ReaderOptions struct {
 	MaxPollInterval time.Duration
 
 	// MaxResidentBytes is the ceiling for rows and indexes in memory, above which
-	// Refresh returns ErrReaderFull. Default 4 GiB.
+	// OpenReader and Refresh return ErrReaderFull. It is looked at between stretches
+	// of half of ReplayBytes, so it can be passed by one, and by the indexes of that.
+	// Default 4 GiB.
 	MaxResidentBytes int64
 	// ReplayBytes bounds what a Refresh has fetched and not yet taken in, however
 	// far the reader is behind. Default 64 MiB: less leaves requests idle.
@@ -233,6 +239,9 @@ func openReader(ctx context.Context, store objstore.Store, shard uuid.UUID, opts
 	if err := r.refresh(ctx, func() {}); err != nil {
 		return nil, err
 	}
+	if err := r.hasRoom(); err != nil {
+		return nil, err
+	}
 	r.export()
 	st := r.Stats()
 	r.logger.Info("reader opened", "epoch", st.Epoch, "position", st.Position, "next_row", st.Visible,
@@ -252,7 +261,8 @@ func checkReadable(m *manifest.Manifest) error {
 func (r *Reader) walk(listed replay.Listing) replay.Config {
 	return replay.Config{
 		Store: r.store, Dir: r.dirs.wal, From: r.seen.RowsFloor(), Listed: listed,
-		Budget: r.opts.ReplayBytes / 2, Speculate: true, Allocator: r.mem,
+		Budget: r.stretch(), Speculate: true, Allocator: r.mem,
+		Context: pprof.WithLabels(context.Background(), labels(r.shard)),
 	}
 }
 
@@ -274,8 +284,9 @@ func (r *Reader) bindTo(ctx context.Context, m *manifest.Manifest, listed replay
 	if r.user == nil {
 		r.user = schema.User(stored)
 	}
+	r.user = nullableBut(r.user, b.primaryKey)
 	if b.indexes == nil {
-		b.indexes = indexConfigs(m.Indexes)
+		b.indexes = followColumns(indexConfigs(m.Indexes), stored, r.user)
 	}
 	if err := r.bind(m, b); err != nil {
 		return err
@@ -283,6 +294,54 @@ func (r *Reader) bindTo(ctx context.Context, m *manifest.Manifest, listed replay
 	defaults := new(Options).withDefaults()
 	r.limits = defaults.limits()
 	return nil
+}
+
+// nullableBut returns s with every column nullable that is not of the key: rows of
+// a later writer may lack it.
+func nullableBut(s *arrow.Schema, key []string) *arrow.Schema {
+	fields := slices.Clone(s.Fields())
+	for i := range fields {
+		fields[i].Nullable = !slices.Contains(key, fields[i].Name)
+	}
+	meta := s.Metadata()
+	return arrow.NewSchemaWithEndian(fields, &meta, s.Endianness())
+}
+
+// followColumns names the columns of indexes over stored as user names them. An
+// index over a column that user leaves out is left out, too.
+func followColumns(configs []index.Config, stored, user *arrow.Schema) []index.Config {
+	followed := []index.Config{}
+	for _, cfg := range configs {
+		o := cfg.(index.Ordered)
+		o.Columns = slices.Clone(o.Columns)
+		whole := true
+		for i, col := range o.Columns {
+			at := slices.IndexFunc(user.Fields(), func(f arrow.Field) bool { return sameColumn(col, f, stored) })
+			if at < 0 {
+				whole = false
+				break
+			}
+			o.Columns[i] = index.Column{Name: user.Field(at).Name}
+		}
+		if whole {
+			followed = append(followed, o)
+		}
+	}
+	return followed
+}
+
+// sameColumn tells whether the user's field f is the column of stored that col
+// names: by its id, or by its name if it has none.
+func sameColumn(col index.Column, f arrow.Field, stored *arrow.Schema) bool {
+	for _, s := range stored.Fields() {
+		id, err := schema.FieldID(s)
+		if err != nil || (col.FieldID == 0 && s.Name != col.Name) || (col.FieldID != 0 && id != col.FieldID) {
+			continue
+		}
+		given, err := schema.FieldID(f)
+		return err == nil && (given == id || given == 0 && f.Name == s.Name)
+	}
+	return false
 }
 
 // Snapshot returns a view of the rows that the reader shows now. It stays what it
@@ -375,8 +434,7 @@ func (r *Reader) refresh(ctx context.Context, begin func()) (err error) {
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
-	}
-	if !passes(err) && !errors.Is(err, ErrClosed) && !r.stopped {
+	} else if !passes(err) && !errors.Is(err, ErrClosed) && !r.stopped {
 		r.stopped = true
 		r.logger.Error("reader stopped", "position", r.stats.Load().at.Position, "next_row", r.Bound(), "error", err)
 	}
@@ -418,12 +476,17 @@ func (r *Reader) advance(ctx context.Context) (end bool, err error) {
 		return false, readErr
 	}
 	if err := r.take(); err != nil {
-		r.broken = err
-		return false, err
+		r.broken = &brokenError{err}
+		return false, r.broken
 	}
 	end, r.round = r.round.end, round{}
 	return end, nil
 }
+
+// brokenError is why no more rows can be taken in; it stays.
+type brokenError struct{ error }
+
+func (e *brokenError) Unwrap() error { return e.error }
 
 // judged tells an error about what was read from one of reading.
 func judged(err error) bool {
@@ -439,10 +502,13 @@ func (r *Reader) hasRoom() error {
 	return nil
 }
 
+// stretch is half of what may be fetched and not taken in: the walker has the other.
+func (r *Reader) stretch() int64 { return max(1, r.opts.ReplayBytes/2) }
+
 // read reads on until the stretch is long enough or the log ends. After an error
 // it can be called again.
 func (r *Reader) read(ctx context.Context) error {
-	for r.round.bytes < (r.opts.ReplayBytes+1)/2 && !r.round.end {
+	for r.round.bytes < r.stretch() && !r.round.end {
 		if r.round.first == 0 {
 			r.round.first = r.walker.Position()
 		}
@@ -455,7 +521,7 @@ func (r *Reader) read(ctx context.Context) error {
 			return nil
 		}
 		r.round.steps = append(r.round.steps, s)
-		r.round.bytes += s.Size
+		r.round.bytes += s.Held
 	}
 	return nil
 }

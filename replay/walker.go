@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -66,7 +67,7 @@ func List(ctx context.Context, store objstore.Reader, dir string) (Listing, erro
 		if err != nil {
 			return nil, fmt.Errorf("list the WAL: %w", err)
 		}
-		if pos, ok := wal.ParseName(strings.TrimPrefix(o.Key, dir)); ok && pos > 0 {
+		if pos, ok := wal.ParseName(strings.TrimPrefix(o.Key, dir)); ok && pos > 0 && pos < math.MaxUint64 {
 			l = append(l, Item{pos, o.Size})
 		}
 	}
@@ -87,6 +88,7 @@ type Step struct {
 	Position uint64
 	Live     bool
 	Size     int64 // bytes of the object
+	Held     int64 // bytes that the entry keeps: of the object, and what decoding has added
 	Entry    *wal.Entry
 }
 
@@ -182,5 +184,5 @@ func (w *Walker) visit(ctx context.Context) (*Step, error) {
 		e.Release()
 		return nil, err
 	}
-	return &Step{Position: w.next, Live: verdict == wal.Live, Size: f.size, Entry: e}, nil
+	return &Step{Position: w.next, Live: verdict == wal.Live, Size: f.size, Held: f.size + f.grows, Entry: e}, nil
 }
