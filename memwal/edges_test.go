@@ -325,3 +325,29 @@ func TestF13_DisplacedAgainWhileWaiting(t *testing.T) {
 		checkReader(t, r, wantSeq(0, 20))
 	})
 }
+
+// Unsealing a shard that is not sealed disturbs nobody.
+func TestF08_UnsealOfAnActiveShard(t *testing.T) {
+	s := objstore.NewMemory()
+	w := mustOpen(t, s, plainOptions())
+	mustPut(t, w, seq(t, 0, 1))
+	before := contents(t, s, "")
+	if err := UnsealShard(t.Context(), s, testShard, nil); err != nil {
+		t.Fatal(err)
+	}
+	checkUntouched(t, s, before)
+	mustPut(t, w, seq(t, 1, 1))
+}
+
+// A reader has its own bill.
+func TestReaderCost(t *testing.T) {
+	s := objstore.NewMemory()
+	mustPut(t, mustOpen(t, s, plainOptions()), seq(t, 0, 1))
+	r := mustOpenReader(t, s, &ReaderOptions{Prices: &objstore.Prices{ClassA: 1000, ClassB: 1}})
+	mustRefresh(t, r)
+	st := r.Stats()
+	want := float64(st.Requests.List.Requests) + float64(st.Requests.Get.Requests)/1000
+	if st.Cost.ClassA.Requests == 0 || st.Cost.Dollars < want-1e-9 || st.Cost.Dollars > want+1e-9 {
+		t.Errorf("cost %+v of %+v, want %v dollars", st.Cost, st.Requests, want)
+	}
+}

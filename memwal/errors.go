@@ -18,7 +18,8 @@ var (
 	// ErrInvalid: the input or an option is wrong; nothing was stored.
 	ErrInvalid = errors.New("invalid")
 	// ErrBackpressure: memory is full and nothing was freed for StallTimeout;
-	// nothing was stored. Try again later.
+	// nothing was stored. With WALOnly try again later; without it, frozen memtables
+	// are not freed: open the shard with more memory, or go on in another one.
 	ErrBackpressure = errors.New("backpressure")
 	// ErrClosed: the writer, the reader or the snapshot was closed.
 	ErrClosed = errors.New("closed")
@@ -82,7 +83,7 @@ type PoisonedError struct{ Cause error }
 func (e *PoisonedError) Error() string {
 	advice := "open the shard again to go on"
 	if errors.Is(e.Cause, ErrFenced) {
-		advice = "open the shard again only to take it back"
+		advice = "another process took the shard over, or sealed it: open the shard again only to take it back"
 	}
 	return fmt.Sprintf("the writer has stopped: %v; %s", e.Cause, advice)
 }
@@ -99,7 +100,7 @@ type BackpressureError struct {
 }
 
 func (e *BackpressureError) Error() string {
-	return fmt.Sprintf("memory is full: %d bytes are resident, option MaxResidentBytes is %d, and none were freed in %v; nothing was stored, try again later",
+	return fmt.Sprintf("memory is full: %d bytes are resident, option MaxResidentBytes is %d, and none were freed in %v; nothing was stored. Without WALOnly memory is not freed: open the shard with a larger MaxResidentBytes, or go on in a new shard",
 		e.Resident, e.Max, e.Waited)
 }
 

@@ -20,6 +20,10 @@ import (
 //		next = s.Bound()
 //	}
 //
+// This is no change feed: a scan from a bound on shows the rows whose newest version
+// is new. Versions that were replaced in between do not appear, and deletes only in
+// what Lookup says.
+//
 // It looks about every PollInterval while rows keep coming, and less and less
 // often, up to MaxPollInterval, while there are none. An error is yielded with a
 // nil snapshot; who goes on after an error of the store has it tried again. The

@@ -49,7 +49,12 @@ type Row struct {
 
 // Column returns the array that holds column i of the row, at Index. The row must
 // be Present.
-func (r Row) Column(i int) arrow.Array { return r.Batch.Column(i) }
+func (r Row) Column(i int) arrow.Array {
+	if r.Batch == nil {
+		panic("memwal: Column of a row that is " + r.Presence.String() + ": look at Presence first")
+	}
+	return r.Batch.Column(i)
+}
 
 // Lookup returns the newest version of the row with a primary key, given as one
 // Go value for each key column, in the order of Options.PrimaryKey. It takes no

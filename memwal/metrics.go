@@ -74,39 +74,19 @@ var statsMetrics = slices.Concat([]telemetry.Metric[Stats]{
 		telemetry.Int(func(s *Stats) int64 { return s.WAL.InFlight })),
 	one("memwal.ownership.checks", telemetry.Counter, "{check}", "Manifest reads before an acknowledgement.",
 		telemetry.Int(func(s *Stats) uint64 { return s.WAL.OwnershipChecks })),
-}, storeMetrics("memwal.store", func(s *Stats) *objstore.CounterValues { return &s.Requests }), []telemetry.Metric[Stats]{
-	{
-		Name: "memwal.cost.requests", Kind: telemetry.Counter, Unit: "{request}",
-		Description: "Requests to the store, by the class that they are charged in.",
-		Values: []telemetry.Value[Stats]{
-			telemetry.Int(func(s *Stats) uint64 { return s.Cost.ClassA.Requests }, attrClass.String("A")),
-			telemetry.Int(func(s *Stats) uint64 { return s.Cost.ClassB.Requests }, attrClass.String("B")),
-			telemetry.Int(func(s *Stats) uint64 { return s.Cost.Delete.Requests }, attrClass.String("delete")),
-		},
-	},
-	{
-		Name: "memwal.cost.charged", Kind: telemetry.Counter, Unit: "{USD}",
-		Description: "What requests and reads cost, by class.",
-		Values: []telemetry.Value[Stats]{
-			telemetry.Float(func(s *Stats) float64 { return s.Cost.ClassA.Dollars }, attrClass.String("A")),
-			telemetry.Float(func(s *Stats) float64 { return s.Cost.ClassB.Dollars }, attrClass.String("B")),
-			telemetry.Float(func(s *Stats) float64 { return s.Cost.Delete.Dollars }, attrClass.String("delete")),
-			telemetry.Float(func(s *Stats) float64 { return s.Cost.Egress }, attrClass.String("egress")),
-		},
-	},
-	one("memwal.cost.total", telemetry.Counter, "{USD}", "The sum of memwal.cost.charged.",
-		telemetry.Float(func(s *Stats) float64 { return s.Cost.Dollars })),
-	one("memwal.memtable.generation", telemetry.Gauge, "{generation}", "Generation of the active memtable.",
-		telemetry.Int(func(s *Stats) uint64 { return s.Generation })),
-	one("memwal.memtable.count", telemetry.UpDownCounter, "{memtable}", "Memtables in memory, frozen ones and the active one.",
-		telemetry.Int(func(s *Stats) int { return s.Memtables })),
-	one("memwal.memory.resident", telemetry.UpDownCounter, "By", "Bytes of rows and indexes in memory.",
-		telemetry.Int(func(s *Stats) int64 { return s.ResidentBytes })),
-	one("memwal.memory.index", telemetry.UpDownCounter, "By", "The part of the indexes in memwal.memory.resident.",
-		telemetry.Int(func(s *Stats) int64 { return s.IndexBytes })),
-	one("memwal.snapshots", telemetry.UpDownCounter, "{snapshot}", "Open snapshots.",
-		telemetry.Int(func(s *Stats) int64 { return s.Snapshots })),
-})
+}, storeMetrics("memwal.store", func(s *Stats) *objstore.CounterValues { return &s.Requests }),
+	costMetrics("memwal.cost", func(s *Stats) *objstore.Cost { return &s.Cost }), []telemetry.Metric[Stats]{
+		one("memwal.memtable.generation", telemetry.Gauge, "{generation}", "Generation of the active memtable.",
+			telemetry.Int(func(s *Stats) uint64 { return s.Generation })),
+		one("memwal.memtable.count", telemetry.UpDownCounter, "{memtable}", "Memtables in memory, frozen ones and the active one.",
+			telemetry.Int(func(s *Stats) int { return s.Memtables })),
+		one("memwal.memory.resident", telemetry.UpDownCounter, "By", "Bytes of rows and indexes in memory.",
+			telemetry.Int(func(s *Stats) int64 { return s.ResidentBytes })),
+		one("memwal.memory.index", telemetry.UpDownCounter, "By", "The part of the indexes in memwal.memory.resident.",
+			telemetry.Int(func(s *Stats) int64 { return s.IndexBytes })),
+		one("memwal.snapshots", telemetry.UpDownCounter, "{snapshot}", "Open snapshots.",
+			telemetry.Int(func(s *Stats) int64 { return s.Snapshots })),
+	})
 
 // readerMetrics are the instruments of ReaderStats, each of its figures in one.
 var readerMetrics = slices.Concat([]telemetry.Metric[ReaderStats]{
@@ -126,16 +106,17 @@ var readerMetrics = slices.Concat([]telemetry.Metric[ReaderStats]{
 		telemetry.Int(func(s *ReaderStats) uint64 { return s.Log.Rows })),
 	one("memwal.reader.size", telemetry.Counter, "By", "Bytes of the live entries that it has read.",
 		telemetry.Int(func(s *ReaderStats) uint64 { return s.Log.Bytes })),
-}, storeMetrics("memwal.reader.store", func(s *ReaderStats) *objstore.CounterValues { return &s.Requests }), []telemetry.Metric[ReaderStats]{
-	one("memwal.reader.memtable.count", telemetry.UpDownCounter, "{memtable}", "Memtables in memory.",
-		telemetry.Int(func(s *ReaderStats) int { return s.Memtables })),
-	one("memwal.reader.memory.resident", telemetry.UpDownCounter, "By", "Bytes of rows and indexes in memory.",
-		telemetry.Int(func(s *ReaderStats) int64 { return s.ResidentBytes })),
-	one("memwal.reader.memory.index", telemetry.UpDownCounter, "By", "The part of the indexes in memwal.reader.memory.resident.",
-		telemetry.Int(func(s *ReaderStats) int64 { return s.IndexBytes })),
-	one("memwal.reader.snapshots", telemetry.UpDownCounter, "{snapshot}", "Open snapshots.",
-		telemetry.Int(func(s *ReaderStats) int64 { return s.Snapshots })),
-})
+}, storeMetrics("memwal.reader.store", func(s *ReaderStats) *objstore.CounterValues { return &s.Requests }),
+	costMetrics("memwal.reader.cost", func(s *ReaderStats) *objstore.Cost { return &s.Cost }), []telemetry.Metric[ReaderStats]{
+		one("memwal.reader.memtable.count", telemetry.UpDownCounter, "{memtable}", "Memtables in memory.",
+			telemetry.Int(func(s *ReaderStats) int { return s.Memtables })),
+		one("memwal.reader.memory.resident", telemetry.UpDownCounter, "By", "Bytes of rows and indexes in memory.",
+			telemetry.Int(func(s *ReaderStats) int64 { return s.ResidentBytes })),
+		one("memwal.reader.memory.index", telemetry.UpDownCounter, "By", "The part of the indexes in memwal.reader.memory.resident.",
+			telemetry.Int(func(s *ReaderStats) int64 { return s.IndexBytes })),
+		one("memwal.reader.snapshots", telemetry.UpDownCounter, "{snapshot}", "Open snapshots.",
+			telemetry.Int(func(s *ReaderStats) int64 { return s.Snapshots })),
+	})
 
 // one is a metric with one time series.
 func one[T any](name string, k telemetry.Kind, unit, description string, v telemetry.Value[T]) telemetry.Metric[T] {
@@ -173,5 +154,32 @@ func byOperation[T any](name, unit, description string, counters func(*T) *objst
 			of(objstore.OpPutIfAbsent, func(v *objstore.CounterValues) *objstore.OpValues { return &v.PutIfAbsent }),
 			of(objstore.OpDelete, func(v *objstore.CounterValues) *objstore.OpValues { return &v.Delete }),
 		},
+	}
+}
+
+// costMetrics are the instruments of a bill, whose names begin with prefix.
+func costMetrics[T any](prefix string, cost func(*T) *objstore.Cost) []telemetry.Metric[T] {
+	return []telemetry.Metric[T]{
+		{
+			Name: prefix + ".requests", Kind: telemetry.Counter, Unit: "{request}",
+			Description: "Requests to the store, by the class that they are charged in.",
+			Values: []telemetry.Value[T]{
+				telemetry.Int(func(t *T) uint64 { return cost(t).ClassA.Requests }, attrClass.String("A")),
+				telemetry.Int(func(t *T) uint64 { return cost(t).ClassB.Requests }, attrClass.String("B")),
+				telemetry.Int(func(t *T) uint64 { return cost(t).Delete.Requests }, attrClass.String("delete")),
+			},
+		},
+		{
+			Name: prefix + ".charged", Kind: telemetry.Counter, Unit: "{USD}",
+			Description: "What requests and reads cost, by class.",
+			Values: []telemetry.Value[T]{
+				telemetry.Float(func(t *T) float64 { return cost(t).ClassA.Dollars }, attrClass.String("A")),
+				telemetry.Float(func(t *T) float64 { return cost(t).ClassB.Dollars }, attrClass.String("B")),
+				telemetry.Float(func(t *T) float64 { return cost(t).Delete.Dollars }, attrClass.String("delete")),
+				telemetry.Float(func(t *T) float64 { return cost(t).Egress }, attrClass.String("egress")),
+			},
+		},
+		one(prefix+".total", telemetry.Counter, "{USD}", "The sum of "+prefix+".charged.",
+			telemetry.Float(func(t *T) float64 { return cost(t).Dollars })),
 	}
 }

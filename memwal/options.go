@@ -140,7 +140,9 @@ type Options struct {
 
 	// MaxResidentBytes is the ceiling for rows and indexes in memory. Put waits
 	// while it would be passed. Default 4 GiB. Frozen memtables stay in memory,
-	// so this bounds what a shard can take between two opens, except with WALOnly.
+	// and a reopen loads them again, so this bounds what a shard can ever hold, except
+	// with WALOnly. Index memory counts once rows are indexed: where rows are narrow,
+	// a fast writer can pass the ceiling by what the indexes still owe.
 	MaxResidentBytes int64
 	// StallTimeout is how long Put waits under the ceiling without any memory
 	// being freed before it returns ErrBackpressure. Default 10 s: shorter gives

@@ -45,8 +45,10 @@ type ReaderOptions struct {
 
 	// PollInterval is how long Follow waits before it looks for new rows when the
 	// last look found some; each look that finds none doubles it, up to
-	// MaxPollInterval. A look costs two get requests if there is nothing new.
-	// Default 100 ms: shorter shows rows sooner.
+	// MaxPollInterval. A look costs two get requests if there is nothing new, and one
+	// more for each entry: on a shard that is always written to some 30 a second, about
+	// 30 dollars a month at list price. Default 100 ms: shorter shows rows sooner,
+	// longer costs less in proportion.
 	PollInterval time.Duration
 	// MaxPollInterval bounds that. Default 5 s: longer costs less on a shard that is
 	// seldom written to.
@@ -61,6 +63,9 @@ type ReaderOptions struct {
 	// far the reader is behind. Default 64 MiB: less leaves requests idle.
 	ReplayBytes int64
 
+	// Prices are those of the store, for ReaderStats.Cost. Default nil: S3 Standard at
+	// list price.
+	Prices *objstore.Prices
 	// Retry bounds how transient failures of the store are retried.
 	Retry objstore.RetryOptions
 	// Allocator serves what memwal allocates for Arrow data. Default:
@@ -86,6 +91,7 @@ func (o *ReaderOptions) withDefaults() ReaderOptions {
 	def(&r.MaxPollInterval, max(5*time.Second, r.PollInterval))
 	def(&r.MaxResidentBytes, w.MaxResidentBytes)
 	def(&r.ReplayBytes, w.ReplayBytes)
+	def(&r.Prices, w.Prices)
 	if r.Allocator == nil {
 		r.Allocator = w.Allocator
 	}
@@ -169,7 +175,9 @@ type round struct {
 // program wrote by the public Lance MemTable and WAL specification. It returns
 // once the log was read to its end.
 //
-// store keeps the shard; it stays the caller's to close, after the reader. Errors
+// store keeps the shard; it stays the caller's to close, after the reader. For a
+// log of LanceDB it is the folder of the table, the one that has _mem_wal, and the
+// shard is the name of a folder below that. Errors
 // are ErrInvalid; objstore.ErrNotExist if there is no such shard (yet);
 // errors.ErrUnsupported if rows of it are in files that this version cannot read;
 // ErrHole, ErrCorrupt, ErrForeignWriter, ErrReaderFull, and those of the store.
@@ -215,7 +223,7 @@ func openReader(ctx context.Context, store objstore.Store, shard uuid.UUID, opts
 		return nil, err
 	}
 	if r.seen == nil {
-		return nil, fmt.Errorf("%w: it has no manifest; a writer's Open creates it", objstore.ErrNotExist)
+		return nil, fmt.Errorf("%w: the store has no manifest below %q: check the store's URL and the shard's UUID; a new shard begins with a writer's Open", objstore.ErrNotExist, r.dirs.manifest)
 	}
 	if err := r.versions.CheckForeign(ctx, r.seen); err != nil {
 		return nil, err
@@ -635,6 +643,8 @@ type ReaderStats struct {
 	Log replay.Loaded
 	// Requests to the store since OpenReader, each attempt counted.
 	Requests objstore.CounterValues
+	// Cost is what Requests cost at ReaderOptions.Prices.
+	Cost objstore.Cost
 
 	Memtables     int
 	ResidentBytes int64 // rows and indexes
@@ -654,5 +664,6 @@ func (r *Reader) Stats() ReaderStats {
 		s.Memtables = len(v.tables)
 		s.ResidentBytes, s.IndexBytes = v.usage()
 	}
+	s.Cost = s.Requests.Cost(*r.opts.Prices)
 	return s
 }

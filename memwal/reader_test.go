@@ -177,12 +177,14 @@ func TestReaderReadsNewEntriesOnly(t *testing.T) {
 			t.Errorf("position %d was read again", pos)
 		}
 	}
-	before = len(gets())
+	// Positions further up may still be asked for by the refresh before.
+	end := wal.Name(r.Stats().Position + 1)
+	before = store.count(objstore.OpGet, end)
 	for range 10 {
 		mustRefresh(t, r)
 	}
-	if n := len(gets()) - before; n != 10 {
-		t.Errorf("%d reads of the log in ten refreshes without news, want one each", n)
+	if n := store.count(objstore.OpGet, end) - before; n != 10 {
+		t.Errorf("%d reads of the log's end in ten refreshes without news, want one each", n)
 	}
 	if n := store.count(objstore.OpList, "") - lists; n != 0 {
 		t.Errorf("refreshing made %d listings", n)

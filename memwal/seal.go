@@ -27,11 +27,14 @@ func SealShard(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Op
 }
 
 // UnsealShard opens a sealed shard to writers again. It fences, too: rows that a
-// writer had in flight when the shard was sealed do not turn up later. Options
-// and errors are those of SealShard.
+// writer had in flight when the shard was sealed do not turn up later. To a shard
+// that is not sealed it does nothing. Options and errors are those of SealShard.
 func UnsealShard(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options) error {
 	return setStatus(ctx, store, shard, o, manifest.Active)
 }
+
+// errNotSealed ends a takeover before it has disturbed anybody.
+var errNotSealed = errors.New("the shard is not sealed")
 
 func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Options, status manifest.Status) (err error) {
 	start := time.Now()
@@ -48,6 +51,9 @@ func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Op
 			if cur == nil {
 				return nil, invalid("shard", fmt.Errorf("does not exist: Open creates it"))
 			}
+			if status == manifest.Active && cur.Status == status {
+				return nil, errNotSealed
+			}
 			next := cur.Clone()
 			next.Status = status
 			return next, nil
@@ -59,6 +65,9 @@ func setStatus(ctx context.Context, store objstore.Store, shard uuid.UUID, o *Op
 			}, nil
 		},
 	})
+	if errors.Is(err, errNotSealed) {
+		return nil
+	}
 	if err != nil {
 		logRefusal(sio.opts.Logger, err)
 		return fmt.Errorf("make shard %v %v: %w", shard, status, err)

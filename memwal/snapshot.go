@@ -98,8 +98,8 @@ type ScanOptions struct {
 	// Columns to return, in this order. Nil: all. Empty: none, only the number
 	// of rows in each batch counts.
 	Columns []string
-	// From leaves out the rows with a lower ordinal: those that were put before a
-	// snapshot with that Bound. 0: none.
+	// From leaves out the rows with a lower ordinal: those whose newest version was
+	// put before a snapshot with that Bound. Deletes do not show. 0: none.
 	From uint64
 	// Limit is the number of rows after which the scan ends. 0: no limit.
 	Limit int64

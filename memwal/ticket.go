@@ -46,5 +46,5 @@ func (t *Ticket) outcome(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("wait for rows %d to %d: %w; they were accepted and may still be found later", t.first, t.end, err)
+	return fmt.Errorf("wait for %d rows from ordinal %d: %w; they were accepted and may still be found later", t.end-t.first, t.first, err)
 }

@@ -141,7 +141,9 @@ func (c *core) poison(cause error) {
 }
 
 // Done is closed when the writer has failed or was closed: Err then says why. A
-// service watches it to learn that another process has taken its shard over.
+// service watches it to learn that another process has taken its shard over. The
+// writer itself learns that with its next append: an idle one does not, and goes on
+// showing the rows that it has.
 func (w *Writer) Done() <-chan struct{} { return w.c.failed }
 
 // Schema is the schema given to Open, with the id of each column in its field's

@@ -247,6 +247,11 @@ func (d *deriver) checkKey() {
 		d.errs = append(d.errs, columnError(d.key[0], "", "is a primary key, but the table is append-only", "no primary key"))
 		return
 	}
+	if len(d.key) == 0 && len(d.prev.PrimaryKey) > 0 && d.keeps(d.prev.PrimaryKey[0]) {
+		d.errs = append(d.errs, columnError(d.prev.PrimaryKey[0], "", "is in the table's primary key, but no key is given",
+			fmt.Sprintf("the key that the table was made with: %q; it cannot be changed", d.prev.PrimaryKey)))
+		return
+	}
 	var key []int // positions in prev of the columns that the key names now
 	for _, name := range d.key {
 		key = append(key, d.old[d.user.FieldIndices(name)[0]])
@@ -282,6 +287,11 @@ func fieldNames(s *arrow.Schema) []string {
 		names[i] = s.Field(i).Name
 	}
 	return names
+}
+
+// keeps tells whether the user still has a column of prev.
+func (d *deriver) keeps(name string) bool {
+	return slices.Contains(d.old, slices.Index(fieldNames(d.prev.Schema), name))
 }
 
 // table builds the result of a derivation without violations.

@@ -120,7 +120,7 @@ func TestC05_C07_StorageRefuses(t *testing.T) {
 		{"required now, append-only", schemaOf(req("id", i64), req("n", i64)), nil, appendOnly, []string{`"n" (int64) was nullable`}},
 		{"key dropped", schemaOf(opt("a", text)), nil, v2, []string{`"id" (int64) of the primary key is gone`}},
 		{"key type", schemaOf(req("id", text)), []string{"id"}, v2, []string{`"id" (utf8) was of type int64`}},
-		{"key no longer", with(), nil, v2, []string{`"id" (int64) is no longer in the primary key`}},
+		{"key no longer", with(), nil, v2, []string{`"id" is in the table's primary key, but no key is given`}},
 		{"key of others", with(), []string{"a"}, v2, []string{`"id" (int64) is no longer in`, `"a" (utf8) is not in the table's primary key`}},
 		{"key is new", with(opt("z", i64)), []string{"id", "z"}, v2, []string{`"z" (int64) is not in the table's primary key`}},
 		{"key order", schemaOf(req("id", i64), req("k", text)), []string{"k", "id"}, two, []string{`"id" (int64) is in place 1`, `"k" (utf8) is in place 0`}},
