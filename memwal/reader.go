@@ -334,8 +334,8 @@ func (r *Reader) Close() {
 //
 // When it fails, the reader goes on showing what it has. After an error of the
 // store, or of ctx, call it again. ErrLogTruncated, ErrReaderFull, ErrAdopted and
-// the errors of a damaged log stay. A writer that takes the shard over, and the recycling of
-// what the reader has read already, change nothing.
+// the errors of a damaged log stay. A writer that takes the shard over, and the
+// recycling of what the reader has read already, change nothing.
 func (r *Reader) Refresh(ctx context.Context) error {
 	return r.refresh(ctx, func() {
 		// What an earlier call found empty may be there now.
