@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"github.com/memwal/memwal-go/internal/schema"
 	"github.com/memwal/memwal-go/internal/telemetry"
 	"github.com/memwal/memwal-go/internal/wal"
-	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
 	"go.opentelemetry.io/otel/metric"
@@ -288,7 +288,7 @@ func (r *Reader) bindTo(ctx context.Context, m *manifest.Manifest, listed replay
 // Snapshot returns a view of the rows that the reader shows now. It stays what it
 // is while the reader moves on, and after it was closed.
 func (r *Reader) Snapshot() (*Snapshot, error) {
-	s := r.open(r.bound.Load)
+	s := r.takeSnapshot(r.bound.Load)
 	if s == nil {
 		return nil, fmt.Errorf("snapshot: %w: the reader was closed", ErrClosed)
 	}
@@ -528,26 +528,14 @@ func (r *Reader) take() error {
 // takes its bound after them.
 func (r *Reader) publish() {
 	tables := r.loader.Live()
-	if v := r.view.Load(); v == nil || !sameTables(v.tables, tables) {
-		if old := r.install(append([]*memtable.Memtable(nil), tables...)); old != nil {
+	if v := r.view.Load(); v == nil || !slices.Equal(v.tables, tables) {
+		if old := r.install(tables); old != nil {
 			old.release()
 		}
 	}
 	at := r.walker.Tuple()
 	r.stats.Store(&readerState{at: at, loaded: r.loader.Loaded()})
 	r.bound.Store(at.NextRow)
-}
-
-func sameTables(a, b []*memtable.Memtable) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // drop releases what was read.
