@@ -125,7 +125,7 @@ type Reader struct {
 	dirs     layout
 
 	trace      telemetry.Tracer
-	unregister func() error // of the metrics; nil if there are none
+	unregister func() // of the metrics; nil if there are none
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -310,9 +310,7 @@ func (r *Reader) Close() {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	if r.unregister != nil {
-		if err := r.unregister(); err != nil {
-			r.logger.Warn("metrics are still exported", "error", err)
-		}
+		r.unregister()
 		r.unregister = nil
 	}
 	if old := r.install(nil); old != nil {
