@@ -32,8 +32,8 @@ type adoption struct {
 	adapter *schema.Adapter
 }
 
-// adopter returns what a takeover of the shard checks a log of another program
-// with; nil if Options.Adopt is not set.
+// adopter returns what a takeover checks a log of another program with; nil if
+// Options.Adopt is not set.
 func (c *core) adopter(s shardIO) *adoption {
 	if !c.opts.Adopt {
 		return nil

@@ -166,7 +166,9 @@ type round struct {
 // store keeps the shard; it stays the caller's to close, after the reader. Errors
 // are ErrInvalid; objstore.ErrNotExist if there is no such shard (yet);
 // errors.ErrUnsupported if rows of it are in files that this version cannot read;
-// ErrHole, ErrCorrupt, ErrForeignWriter, ErrReaderFull, and those of the store.
+// ErrHole, ErrCorrupt, ErrForeignWriter, ErrReaderFull, and those of the store; and
+// ErrLogTruncated if the log is recycled faster than it is read, attempt after
+// attempt.
 func OpenReader(ctx context.Context, store objstore.Store, shard uuid.UUID, o *ReaderOptions) (*Reader, error) {
 	opts := o.withDefaults()
 	if err := errors.Join(checkPlace(store, shard), opts.validate()); err != nil {
