@@ -232,5 +232,5 @@ func (b *baseline) remove(ctx context.Context, s objstore.Store) error {
 
 // mbPerS is the throughput so far, in millions of bytes a second.
 func (b *baseline) mbPerS() float64 {
-	return perSecond(float64(b.total.Load())/1e6, b.elapsed.Seconds())
+	return per(float64(b.total.Load())/1e6, b.elapsed.Seconds())
 }

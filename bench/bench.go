@@ -96,7 +96,8 @@ func (b *bench) measured(ctx context.Context) (err error) {
 	return err
 }
 
-// setup prepares everything but the shard. After an error nothing is open.
+// setup prepares everything but the shard. After an error neither the feed nor the
+// store is open; run closes the files of -json and -html.
 func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 	if b.in, err = openInput(b.c); err != nil {
 		return nil, err

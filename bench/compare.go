@@ -165,12 +165,16 @@ func (p pair) text(m *measure) string {
 	return m.text()
 }
 
+// grown is by how much of A's value B's is larger. Both are there, and measures
+// lists none that is 0.
+func (p pair) grown() float64 { return p.b.value/p.a.value - 1 }
+
 // change is that from A to B in percent.
 func (p pair) change() string {
 	if p.a == nil || p.b == nil {
 		return ""
 	}
-	percent := math.Round((p.b.value/p.a.value-1)*1000) / 10
+	percent := math.Round(p.grown()*1000) / 10
 	if percent == 0 {
 		return "0.0 %" // neither +0 nor -0
 	}
@@ -181,7 +185,7 @@ func (p pair) verdict() string {
 	if p.a == nil || p.b == nil || p.a.better == 0 {
 		return ""
 	}
-	switch change := (p.b.value/p.a.value - 1) * float64(p.a.better); {
+	switch change := p.grown() * float64(p.a.better); {
 	case math.Abs(change) < sameWithin:
 		return "same"
 	case change > 0:

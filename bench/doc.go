@@ -44,10 +44,10 @@
 // -baseline says how much of what the store can take the ingest made use of. The
 // ingest and bare puts take turns of five seconds, or of a quarter of -duration if
 // that is longer: a store that becomes slower while it fills up, or a neighbour
-// that comes and goes, favours neither.
-// The clock of the ingest stands still during the bare puts. A slice of the
-// ingest ends when all that was taken is durable. The writer is flushed then, or the
-// last rows of each slice, not only those of the run, would wait for the interval.
+// that comes and goes, favours neither. The clock of the ingest stands still during
+// the bare puts. A slice of the ingest ends when all that was taken is durable. The
+// writer is flushed then, or the last rows of each slice, not only those of the run,
+// would wait for the interval.
 //
 // A bare put is a conditional put of one body in one piece. The bodies are as
 // large as the WAL entries of the slice before, in the order in which those were
@@ -79,9 +79,10 @@
 // -read N starts N goroutines beside the putters. Each goes round as fast as it
 // can: it takes a snapshot; looks up 64 random keys in it, if the table has a
 // primary key; reads up to 100 rows of the ordered index, if there is one, from a
-// random known value on; scans the newest 1,000 rows; and closes the snapshot. Known are the rows whose puts have returned.
-// Keys are picked well before they are used, so that nothing of them is in the
-// processor's cache. The figures of the ingest are those beside the readers.
+// random known value on; scans the newest 1,000 rows; and closes the snapshot.
+// Known are the rows whose puts have returned. Keys are picked well before they
+// are used, so that nothing of them is in the processor's cache. The figures of the
+// ingest are those beside the readers.
 //
 // A lookup is the time from one look at the clock to the next, less what
 // looking at the clock takes, which is measured first. Ranges and scans are timed

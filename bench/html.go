@@ -168,7 +168,7 @@ func (r *report) tiles() []tile {
 		{millis(r.AckMS.P50), "ack latency, median"},
 		{millis(r.AckMS.P99), "ack latency, p99"},
 		{dollars(r.USDPerMonth), fmt.Sprintf("a month for %s PUTs/s", short(r.PutsPerS))},
-		{short(perSecond(float64(r.Rows), r.CPUS)), "rows per CPU second"},
+		{short(per(float64(r.Rows), r.CPUS)), "rows per CPU second"},
 	}
 	if r.BaselineRatio > 0 {
 		list = append(list, tile{fmt.Sprintf("%.3f", r.BaselineRatio), fmt.Sprintf("of bare puts, %s MB/s", short(r.BaselineMBPerS))})

@@ -23,7 +23,7 @@ func (f *figures) measures() []measure {
 		{"ingest", "rows/s", 1, f.RowsPerS},
 		{"written", "MB/s", 1, f.MBPerS},
 		{"written, in all", "MB", 0, float64(f.Bytes) / 1e6},
-		{"written for a row", "bytes", -1, perSecond(float64(f.Bytes), float64(f.Rows))},
+		{"written for a row", "bytes", -1, per(float64(f.Bytes), float64(f.Rows))},
 		{"baseline", "MB/s", 0, f.BaselineMBPerS},
 		{"baseline ratio", "", 1, f.BaselineRatio},
 		{"bare put p50", "ms", 0, f.BaselinePutMS.P50},
@@ -36,7 +36,7 @@ func (f *figures) measures() []measure {
 	if f.Read != nil {
 		for _, k := range f.Read.named() {
 			list = append(list,
-				measure{k.name + "s", "/s", 1, perSecond(float64(k.Count), f.Seconds)},
+				measure{k.name + "s", "/s", 1, per(float64(k.Count), f.Seconds)},
 				measure{k.name + " p50", "µs", -1, k.P50}, measure{k.name + " p95", "µs", -1, k.P95},
 				measure{k.name + " p99", "µs", -1, k.P99}, measure{k.name + " max", "µs", -1, k.Max})
 		}
@@ -44,14 +44,14 @@ func (f *figures) measures() []measure {
 	list = append(list,
 		measure{"PUTs", "", 0, float64(f.Puts)},
 		measure{"PUTs a second", "/s", -1, f.PutsPerS},
-		measure{"PUTs for a million rows", "", -1, perSecond(float64(f.Puts)*1e6, float64(f.Rows))},
+		measure{"PUTs for a million rows", "", -1, per(float64(f.Puts)*1e6, float64(f.Rows))},
 		measure{"list price of the PUTs", "$/month", -1, f.USDPerMonth},
 		measure{"CPU", "s", 0, f.CPUS},
-		measure{"rows per CPU second", "", 1, perSecond(float64(f.Rows), f.CPUS)},
+		measure{"rows per CPU second", "", 1, per(float64(f.Rows), f.CPUS)},
 		measure{"peak memory", "MB", 0, f.PeakRSSMB}, // grows with the rows that were taken
 		measure{"close", "s", -1, f.CloseS},
 		measure{"reopen", "s", 0, f.ReopenS},
-		measure{"reopen", "rows/s", 1, perSecond(float64(f.VerifiedRows), f.ReopenS)},
+		measure{"reopen", "rows/s", 1, per(float64(f.VerifiedRows), f.ReopenS)},
 		measure{"rows verified", "", 0, float64(f.VerifiedRows)},
 	)
 	there := list[:0]

@@ -48,7 +48,7 @@ func (b *bar) stop() {
 func (b *bar) line(elapsed time.Duration) string {
 	rows, bytes := b.in.rows.Load(), b.in.bytes.Load()
 	secs := elapsed.Seconds()
-	text := fmt.Sprintf("%s rows  %s rows/s  %.1f MB/s", group(rows), group(round(perSecond(float64(rows), secs))), perSecond(float64(bytes)/1e6, secs))
+	text := fmt.Sprintf("%s rows  %s rows/s  %.1f MB/s", group(rows), group(round(per(float64(rows), secs))), per(float64(bytes)/1e6, secs))
 	done := -1.0
 	switch {
 	case b.in.limit > 0:

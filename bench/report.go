@@ -56,14 +56,10 @@ type ackMillis struct {
 
 // derive computes the rates from the counts.
 func (f *figures) derive() {
-	if f.Seconds > 0 {
-		f.RowsPerS = float64(f.Rows) / f.Seconds
-		f.MBPerS = float64(f.Bytes) / 1e6 / f.Seconds
-		f.PutsPerS = float64(f.Puts) / f.Seconds
-	}
-	if f.BaselineMBPerS > 0 {
-		f.BaselineRatio = f.MBPerS / f.BaselineMBPerS
-	}
+	f.RowsPerS = per(float64(f.Rows), f.Seconds)
+	f.MBPerS = per(float64(f.Bytes)/1e6, f.Seconds)
+	f.PutsPerS = per(float64(f.Puts), f.Seconds)
+	f.BaselineRatio = per(f.MBPerS, f.BaselineMBPerS)
 	f.USDPerMonth = f.PutsPerS * dollarsPerPut * secondsPerMonth
 }
 
@@ -83,7 +79,7 @@ func (r *report) printIngest(w io.Writer) {
 	}
 	line("rows", "%s in %s batches, %.3f s: %s rows/s", group(r.Rows), group(r.Batches), r.Seconds, group(round(r.RowsPerS)))
 	line("written", "%s: %.1f MB/s (as Arrow in memory %s: %.1f MB/s)", megabytes(r.Bytes), r.MBPerS,
-		megabytes(r.ArrowBytes), perSecond(float64(r.ArrowBytes)/1e6, r.Seconds))
+		megabytes(r.ArrowBytes), per(float64(r.ArrowBytes)/1e6, r.Seconds))
 	if r.BaselineMBPerS > 0 {
 		line("baseline", "%.1f MB/s by bare puts of as large bodies, each p50 %s, p99 %s: the ingest is at %.3f of it",
 			r.BaselineMBPerS, millis(r.BaselinePutMS.P50), millis(r.BaselinePutMS.P99), r.BaselineRatio)
@@ -93,7 +89,7 @@ func (r *report) printIngest(w io.Writer) {
 		name := "readers"
 		for _, k := range r.Read.named() {
 			line(name, "%-8s p50 %s, p95 %s, p99 %s, max %s; %s, %s/s", k.name, millis(k.P50/1e3), millis(k.P95/1e3),
-				millis(k.P99/1e3), millis(k.Max/1e3), group(k.Count), group(round(perSecond(float64(k.Count), r.Seconds))))
+				millis(k.P99/1e3), millis(k.Max/1e3), group(k.Count), group(round(per(float64(k.Count), r.Seconds))))
 			name = ""
 		}
 		line(name, "all other figures are those beside -read %d: compare with -read 0", r.Read.Readers)
@@ -107,7 +103,7 @@ func (r *report) printIngest(w io.Writer) {
 	if r.Preparing {
 		note += ", preparing the rest of the input included"
 	}
-	line("CPU", "%.3f s %s: %s rows per CPU second", r.CPUS, note, group(round(perSecond(float64(r.Rows), r.CPUS))))
+	line("CPU", "%.3f s %s: %s rows per CPU second", r.CPUS, note, group(round(per(float64(r.Rows), r.CPUS))))
 	line("peak memory", "%.0f MB resident, prepared input included", r.PeakRSSMB)
 	line("close", "%.3f s", r.CloseS)
 }
@@ -157,11 +153,12 @@ type unclosed struct{ io.Writer }
 
 func (unclosed) Close() error { return nil }
 
-func perSecond(n, seconds float64) float64 {
-	if seconds <= 0 {
+// per is n for each of a count or a number of seconds; 0 if that is none.
+func per(n, of float64) float64 {
+	if of <= 0 {
 		return 0
 	}
-	return n / seconds
+	return n / of
 }
 
 func round(f float64) int64 { return int64(math.Round(f)) }

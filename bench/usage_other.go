@@ -23,5 +23,5 @@ func peakMemory() int64 {
 	return int64(s[0].Value.Uint64())
 }
 
-// residentMemory is not known there.
+// residentMemory is not known here: 0.
 func residentMemory() int64 { return 0 }

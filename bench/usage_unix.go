@@ -44,8 +44,8 @@ func peakMemory() int64 {
 	return int64(u.Maxrss) << 10
 }
 
-// residentMemory is the resident size of this process now, in bytes; 0 where only
-// the peak is known.
+// residentMemory is the resident size of this process now, in bytes; 0 where there
+// is no Linux /proc to tell it.
 func residentMemory() int64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

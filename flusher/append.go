@@ -29,8 +29,7 @@ type appended struct {
 }
 
 // put encodes the rows of s and puts them at its position. It runs outside of
-// the task, one goroutine for each put in flight; it reads only what assign
-// fixed in s.
+// the task, in a worker; it reads only what assign fixed in s.
 func (f *WAL) put(ctx context.Context, s *slot) (done appended) {
 	start := f.cfg.Now()
 	done.slot = s
@@ -52,7 +51,7 @@ func (f *WAL) put(ctx context.Context, s *slot) (done appended) {
 	return done
 }
 
-// contain makes an error of a panic in a request's goroutine, where the task
+// contain makes an error of a panic in a worker, where the task
 // would not catch it and the process would end.
 func contain(pos uint64, err *error) {
 	if v := recover(); v != nil {

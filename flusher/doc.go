@@ -26,8 +26,8 @@
 //
 // # Pipelining and acknowledgement
 //
-// Up to MaxInFlight puts are in flight, at successive positions within a Span of
-// the oldest unresolved one. The durable
+// Up to MaxInFlight puts are in flight, at positions within a Span of the oldest
+// unacknowledged one; what landed behind that is not in flight any more. The durable
 // cursor follows the contiguous prefix of landed positions only: a row is
 // acknowledged when every position before its own has landed too.
 //

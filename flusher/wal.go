@@ -49,7 +49,7 @@ type Config struct {
 	// OnDurable is called in the task after each advance of the durable
 	// cursor. Optional.
 	OnDurable func()
-	// OnAppend is called before each put of an entry, in the put's goroutine,
+	// OnAppend is called before each put of an entry, in the worker that makes it,
 	// and what it returns when that has ended. The put's requests get the context
 	// that it returns. Both must be safe for concurrent use. Optional.
 	OnAppend func(context.Context, Append) (context.Context, func(AppendResult))
@@ -75,12 +75,12 @@ const taskName = "wal-flusher"
 // WAL is the flusher of one shard's write-ahead log. Its methods may be called
 // from any goroutine.
 type WAL struct {
-	cfg  Config
-	task *dispatcher.Task[any]
-	stop context.CancelFunc // ends the requests in flight
-	ctx  context.Context    // of those requests
-	jobs sync.WaitGroup     // the workers that make those requests
-	work chan func()        // taken by workers without a request
+	cfg     Config
+	task    *dispatcher.Task[any]
+	stop    context.CancelFunc // ends the requests in flight, and the workers
+	ctx     context.Context    // of those requests
+	workers sync.WaitGroup     // the goroutines that make those requests
+	work    chan func()        // a request for a worker that has none
 
 	demanded atomic.Uint64 // rows below this ordinal are appended without regard to the interval
 	stats    counters
@@ -165,7 +165,7 @@ func (f *WAL) Cancel() {
 func (f *WAL) Stop() error {
 	f.stop()
 	err := f.task.Stop(false)
-	f.jobs.Wait()
+	f.workers.Wait()
 	for f.window.head() != nil {
 		f.window.pop().table.Release()
 	}
@@ -317,10 +317,11 @@ func (f *WAL) job(ctx context.Context, name string, do func(context.Context)) {
 	select {
 	case f.work <- request:
 	default:
-		f.jobs.Go(func() { f.serve(request) })
+		f.workers.Go(func() { f.serve(request) })
 	}
 }
 
+// serve is a worker, which begins with request. It ends with the flusher.
 func (f *WAL) serve(request func()) {
 	for {
 		request()

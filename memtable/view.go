@@ -70,9 +70,9 @@ func (v View) RangeKeys(name string, r index.Range) (iter.Seq2[[]byte, uint32], 
 }
 
 // Runs returns, batch by batch in the order of writing, the live rows of the
-// view whose slots are from or above. hidden excludes further ones: those that a newer memtable supersedes,
-// see HiddenBy; nil excludes none. Batches without such rows are left out. The
-// slice of runs is valid until the next step.
+// view whose slots are not below from. hidden excludes further ones: those that a
+// newer memtable supersedes, see HiddenBy; nil excludes none. Batches without such
+// rows are left out. The slice of runs is valid until the next step.
 func (v View) Runs(from uint32, hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[Batch, []Run] {
 	return func(yield func(Batch, []Run) bool) {
 		var runs []Run

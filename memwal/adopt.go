@@ -32,8 +32,8 @@ type adoption struct {
 	adapter *schema.Adapter
 }
 
-// adopter returns what a takeover of the shard checks a log of another program
-// with; nil if Options.Adopt is not set.
+// adopter returns what a takeover checks a log of another program with; nil if
+// Options.Adopt is not set.
 func (c *core) adopter(s shardIO) *adoption {
 	if !c.opts.Adopt {
 		return nil
@@ -55,7 +55,7 @@ func (a *adoption) check(ctx context.Context, cur *manifest.Manifest, listed rep
 		return fmt.Errorf("%w: the manifest names %d flushed generations (the first is %q) in a format that memwal does not read: "+
 			"let Lance merge them into its table before the shard is adopted", ErrForeignWriter, n, cur.Flushed[0].Path)
 	}
-	if err := a.traces(ctx, cur, listed); err != nil {
+	if err := a.checkUntouched(ctx, cur, listed); err != nil {
 		return err
 	}
 	if err := a.c.bind(cur, a.c.opts.binding()); err != nil {
@@ -64,10 +64,10 @@ func (a *adoption) check(ctx context.Context, cur *manifest.Manifest, listed rep
 	return a.certain(ctx, a.walk(ctx, cur, listed), cur)
 }
 
-// traces refuses a shard that memwal has written to, whatever became of its
-// manifests: adopting it would hide what was lost with them. It refuses logs of
+// checkUntouched refuses a shard that memwal has written to, whatever became of
+// its manifests: adopting it would hide what was lost with them. It refuses logs of
 // other layouts, too.
-func (a *adoption) traces(ctx context.Context, cur *manifest.Manifest, listed replay.Listing) error {
+func (a *adoption) checkUntouched(ctx context.Context, cur *manifest.Manifest, listed replay.Listing) error {
 	for o, err := range a.store.List(ctx, a.dirs.gc) {
 		if err != nil {
 			return fmt.Errorf("list %s: %w", a.dirs.gc, err)
@@ -86,7 +86,7 @@ func (a *adoption) traces(ctx context.Context, cur *manifest.Manifest, listed re
 		if it.Position > cur.RowsFloor().Position {
 			break // the walk looks at these
 		}
-		g.Go(func() error { return a.footless(gctx, it) })
+		g.Go(func() error { return a.checkNoFooter(gctx, it) })
 	}
 	return g.Wait()
 }
@@ -94,8 +94,8 @@ func (a *adoption) traces(ctx context.Context, cur *manifest.Manifest, listed re
 // footerReaders is how many entries below the floor are looked at at a time.
 const footerReaders = 16
 
-// footless refuses an entry below the floor that has a footer.
-func (a *adoption) footless(ctx context.Context, it replay.Item) error {
+// checkNoFooter refuses an entry below the floor that has a footer.
+func (a *adoption) checkNoFooter(ctx context.Context, it replay.Item) error {
 	if it.Size < wal.FooterSize {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (a *adoption) walk(ctx context.Context, cur *manifest.Manifest, listed repl
 		if s == nil {
 			break
 		}
-		err = a.entry(s)
+		err = a.checkEntry(s)
 		s.Entry.Release()
 		if err != nil {
 			return err
@@ -162,8 +162,8 @@ func (a *adoption) certain(ctx context.Context, err error, cur *manifest.Manifes
 	return err
 }
 
-// entry checks an entry of the log, which stays the caller's.
-func (a *adoption) entry(s *replay.Step) error {
+// checkEntry checks an entry of the log, which stays the caller's.
+func (a *adoption) checkEntry(s *replay.Step) error {
 	e := s.Entry
 	switch {
 	case e.HasFooter || e.Header.Version != 0:
@@ -176,28 +176,32 @@ func (a *adoption) entry(s *replay.Step) error {
 	case e.Rows == 0:
 		return nil
 	}
-	if err := a.columns(e.Schema); err != nil {
+	if err := a.checkColumns(e.Schema); err != nil {
 		return invalid(fmt.Sprintf("schema: WAL entry %d", s.Position), err)
 	}
 	for _, b := range e.Batches {
-		if err := a.rows(b); err != nil {
+		if err := a.checkRows(b); err != nil {
 			return invalid(fmt.Sprintf("WAL entry %d", s.Position), err)
 		}
 	}
 	return nil
 }
 
-// columns compares the columns of an entry with those of the table. More than an
-// [schema.Adapter] needs is asked for: what an open may change about a table's
+// checkColumns compares the columns of an entry with those of the table. More than
+// an [schema.Adapter] needs is asked for: what an open may change about a table's
 // columns is for the next open. Lance matches the columns of a log by their order
 // alone, so that an exchange would give it wrong values.
-func (a *adoption) columns(from *arrow.Schema) error {
+func (a *adoption) checkColumns(from *arrow.Schema) error {
+	// The key is in metadata, by which schemas do not differ.
+	if err := checkLanceKey(from, a.c.table.PrimaryKey); err != nil {
+		return err
+	}
 	if a.adapter != nil && (a.from == from || schema.Equal(a.from, from)) {
 		return nil
 	}
 	to, user := a.c.table.Schema, a.c.user
 	adapter, err := schema.NewAdapter(from, to)
-	errs := []error{err, checkLanceKey(from, a.c.table.PrimaryKey)}
+	errs := []error{err}
 	last := -1
 	for _, f := range from.Fields() {
 		if f.Name == schema.Tombstone {
@@ -210,7 +214,7 @@ func (a *adoption) columns(from *arrow.Schema) error {
 		}
 		if at[0] < last {
 			errs = append(errs, fmt.Errorf("column %q stands before %q in the schema, and after it in the log: give the columns in the order of the log, %q",
-				f.Name, user.Field(last).Name, names(from)))
+				f.Name, user.Field(last).Name, userColumns(from)))
 		}
 		last = max(last, at[0])
 		id, err := schema.FieldID(f)
@@ -226,8 +230,8 @@ func (a *adoption) columns(from *arrow.Schema) error {
 	return nil
 }
 
-// names lists the user's columns of a log.
-func names(from *arrow.Schema) []string {
+// userColumns lists the user's columns of a log.
+func userColumns(from *arrow.Schema) []string {
 	var out []string
 	for _, f := range from.Fields() {
 		if f.Name != schema.Tombstone {
@@ -247,8 +251,9 @@ func checkLanceKey(from *arrow.Schema, key []string) error {
 	return fmt.Errorf("the log was written with the primary key %q, Options.PrimaryKey is %q: give that of the log", want, key)
 }
 
-// rows checks that every row of b is one that Put or Delete would have accepted.
-func (a *adoption) rows(b arrow.RecordBatch) error {
+// checkRows checks that every row of b is one that Put or Delete would have
+// accepted.
+func (a *adoption) checkRows(b arrow.RecordBatch) error {
 	if b.NumRows() == 0 {
 		return nil
 	}
@@ -262,7 +267,7 @@ func (a *adoption) rows(b arrow.RecordBatch) error {
 	}
 	columns := a.c.user.NumFields()
 	if len(a.c.table.PrimaryKey) == 0 {
-		return a.put(rec.Columns(), rec.NumRows())
+		return a.checkPut(rec.Columns(), rec.NumRows())
 	}
 	deleted := rec.Column(columns).(*array.Boolean)
 	// Deletes lack the values that puts must have, so the rows between them are
@@ -277,7 +282,7 @@ func (a *adoption) rows(b arrow.RecordBatch) error {
 			to++
 		}
 		run := rec.NewSlice(int64(from), int64(to))
-		err := a.put(run.Columns()[:columns], run.NumRows())
+		err := a.checkPut(run.Columns()[:columns], run.NumRows())
 		run.Release()
 		if err != nil {
 			return err
@@ -287,8 +292,8 @@ func (a *adoption) rows(b arrow.RecordBatch) error {
 	return nil
 }
 
-// put checks rows that are not deletes.
-func (a *adoption) put(columns []arrow.Array, rows int64) error {
+// checkPut checks rows that are not deletes.
+func (a *adoption) checkPut(columns []arrow.Array, rows int64) error {
 	rec := array.NewRecordBatch(a.c.user, columns, rows)
 	defer rec.Release()
 	shaped, err := a.c.shaper.Shape(rec)

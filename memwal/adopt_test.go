@@ -311,6 +311,13 @@ func TestF03_DoomedAdoptionLeavesTheShardAlone(t *testing.T) {
 			l.schema = arrow.NewSchema(lanceColumns()[1:], nil)
 			l.batch(r.Columns()[1:])
 		}},
+		{name: "a place in the key that is no number", want: ErrInvalid, says: `the place "first" in the primary key, expected a number`, log: func(l *lanceLog) {
+			fields := lanceColumns()
+			fields[0].Metadata = arrow.NewMetadata([]string{lanceKeyPosition}, []string{"first"})
+			fields[2].Nullable = !fields[2].Nullable // or the columns would count as those of the entry before
+			l.schema = arrow.NewSchema(fields, nil)
+			l.put(testRow{9, "x", 1})
+		}},
 		{name: "null in a key column", want: ErrInvalid, says: "WAL entry 3", log: func(l *lanceLog) {
 			fields := lanceColumns()
 			fields[0].Nullable = true

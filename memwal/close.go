@@ -68,8 +68,7 @@ func (c *core) close(ctx context.Context) error {
 		err = c.cursors.Err() // it may have failed with nothing on its way
 	}
 	if err != nil {
-		var poisoned *PoisonedError
-		if !errors.As(err, &poisoned) {
+		if _, poisoned := errors.AsType[*PoisonedError](err); !poisoned {
 			err = fmt.Errorf("close: rows from %d to %d were not made durable: %w", c.cursors.Durable(), end, err)
 		}
 	}

@@ -37,12 +37,9 @@ func (l *limiter) pass(now time.Time) (held uint64, ok bool) {
 	return held, true
 }
 
-// watchRetries returns what is told of each retry. One retry is no event: stores
-// drop a connection now and then. A request that has failed twice is.
-func watchRetries(o Options) func(objstore.Retry) {
-	return retryWatcher(o.Retry, o.TracerProvider != nil, o.Logger)
-}
-
+// retryWatcher returns what is told of each retry, which tells o.OnRetry first. One
+// retry is no event: stores drop a connection now and then. A request that has
+// failed twice is.
 func retryWatcher(o objstore.RetryOptions, traced bool, logger *slog.Logger) func(objstore.Retry) {
 	limit := &limiter{interval: logInterval}
 	return func(r objstore.Retry) {

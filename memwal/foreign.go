@@ -52,10 +52,13 @@ func foreignKey(stored *arrow.Schema, given []string) ([]string, error) {
 		return given, nil
 	}
 	key, err := recordedKey(stored)
-	if err == nil && len(key) == 0 && stored.HasField(schema.Tombstone) {
+	if err != nil {
+		return nil, invalid("shard", fmt.Errorf("%w: give PrimaryKey", err))
+	}
+	if len(key) == 0 && stored.HasField(schema.Tombstone) {
 		return nil, invalid("shard", fmt.Errorf("its rows have the column %q, so it has a primary key, but the log does not say which: give PrimaryKey", schema.Tombstone))
 	}
-	return key, err
+	return key, nil
 }
 
 // recordedKey returns the primary key that a log of Lance records; nil if none.
@@ -69,7 +72,7 @@ func recordedKey(stored *arrow.Schema) ([]string, error) {
 		if p, ok := f.Metadata.GetValue(lanceKeyPosition); ok {
 			place, err := strconv.Atoi(p)
 			if err != nil {
-				return nil, invalid("shard", fmt.Errorf("column %q has the place %q in the primary key, expected a number: give PrimaryKey", f.Name, p))
+				return nil, fmt.Errorf("column %q has the place %q in the primary key, expected a number", f.Name, p)
 			}
 			cols = append(cols, column{f.Name, place})
 		} else if mark, _ := f.Metadata.GetValue(lanceKeyMark); mark == "true" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -267,4 +268,17 @@ func TestS04_ForeignNamesChangeNothing(t *testing.T) {
 		}
 	}
 	checkVersions(t, store, 3)
+}
+
+// What a log says of its key badly is reported, unless the user says it.
+func TestForeignKeyThatIsNoNumber(t *testing.T) {
+	fields := lanceColumns()
+	fields[0].Metadata = arrow.NewMetadata([]string{lanceKeyPosition}, []string{"first"})
+	stored := arrow.NewSchema(fields, nil)
+	if _, err := foreignKey(stored, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), `"first"`) || !strings.HasSuffix(err.Error(), "give PrimaryKey") {
+		t.Errorf("got %v, want ErrInvalid that names the place and asks for PrimaryKey", err)
+	}
+	if key, err := foreignKey(stored, []string{"id"}); err != nil || !slices.Equal(key, []string{"id"}) {
+		t.Errorf("with a given key: %v, %v", key, err)
+	}
 }

@@ -111,7 +111,7 @@ func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 	counters := new(objstore.Counters)
 	ceiling := flusher.NewCeiling(o.MaxPUTsPerSecond)
 	retry := o.Retry
-	retry.OnRetry = watchRetries(o)
+	retry.OnRetry = retryWatcher(retry, o.TracerProvider != nil, o.Logger)
 	// Nothing here can delete: only recycling is handed a store that does.
 	counted := objstore.WithRetry(ceiling.Meter(objstore.WithCounters(store, counters)), retry)
 	dirs := layoutOf(shard)

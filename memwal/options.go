@@ -100,9 +100,11 @@ type Options struct {
 	// keeps a replay's reads in proportion; at most 64 MiB.
 	MaxEntryBytes int64
 
-	// MaxInFlight bounds the puts in flight at successive WAL positions. Default
-	// 4: enough to hide the latency of a store in its own region. More helps
-	// where latency is high and makes a reopen look through more positions.
+	// MaxInFlight bounds the puts in flight, from 1 to 64. Those that landed behind a
+	// slow one are not among them: from the oldest unacknowledged one on, puts span up
+	// to four times as many WAL positions, with 1 just the one. Default 4: enough to
+	// hide the latency of a store in its own region. More helps where latency is high
+	// and makes a reopen look through more positions.
 	MaxInFlight int
 
 	// Compression of the bodies of WAL entries. Default none: it costs CPU, and
@@ -184,8 +186,8 @@ type Options struct {
 	// listing more. Longer needs a longer FenceRetention.
 	OwnershipCheckAfter time.Duration
 	// FenceRetention is how long fences are kept, so that a writer that slept
-	// finds them. It must exceed (4 MaxInFlight + 2) times OwnershipCheckAfter and
-	// ten minutes for the skew of clocks. Default 24 h; longer keeps a few small
+	// finds them. It must exceed (4 MaxInFlight + 2) times OwnershipCheckAfter, three
+	// times with MaxInFlight 1, and ten minutes for the skew of clocks. Default 24 h; longer keeps a few small
 	// objects longer.
 	FenceRetention time.Duration
 
@@ -276,7 +278,8 @@ func (e *OptionError) Error() string {
 // Is makes errors.Is(err, ErrInvalid) true.
 func (e *OptionError) Is(target error) bool { return target == ErrInvalid }
 
-// leastRetention is what FenceRetention must exceed.
+// leastRetention is what FenceRetention must exceed where puts span so many WAL
+// positions.
 func leastRetention(span uint64, checkAfter time.Duration) time.Duration {
 	if n := int64(span) + 2; n < int64((math.MaxInt64-clockSkew)/checkAfter) {
 		return time.Duration(n)*checkAfter + clockSkew
@@ -319,9 +322,10 @@ func (o *Options) validate() error {
 	check(!o.WALOnly || o.Visibility == VisibleDurable, "Visibility", o.Visibility, "VisibleDurable with WALOnly: rows are dropped once durable")
 	check(o.OwnershipCheckAfter >= time.Second, "OwnershipCheckAfter", o.OwnershipCheckAfter, "at least 1s")
 	if o.OwnershipCheckAfter > 0 && o.MaxInFlight > 0 {
-		least := leastRetention(flusher.Span(o.MaxInFlight), o.OwnershipCheckAfter)
+		span := flusher.Span(o.MaxInFlight)
+		least := leastRetention(span, o.OwnershipCheckAfter)
 		check(o.FenceRetention > least, "FenceRetention", o.FenceRetention,
-			fmt.Sprintf("more than (4 * MaxInFlight + 2) * OwnershipCheckAfter + 10m = %v", least))
+			fmt.Sprintf("more than %d * OwnershipCheckAfter + 10m = %v, with MaxInFlight %d", span+2, least, o.MaxInFlight))
 	}
 	check(o.ReplayBytes > 0, "ReplayBytes", o.ReplayBytes, "positive")
 	if p := o.Prices; p != nil {

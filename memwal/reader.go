@@ -18,7 +18,6 @@ import (
 	"github.com/memwal/memwal-go/internal/schema"
 	"github.com/memwal/memwal-go/internal/telemetry"
 	"github.com/memwal/memwal-go/internal/wal"
-	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/replay"
 	"go.opentelemetry.io/otel/metric"
@@ -137,7 +136,7 @@ type Reader struct {
 	dirs     layout
 
 	trace      telemetry.Tracer
-	unregister func() error // of the metrics; nil if there are none
+	unregister func() // of the metrics; nil if there are none
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -180,7 +179,9 @@ type round struct {
 // shard is the name of a folder below that. Errors
 // are ErrInvalid; objstore.ErrNotExist if there is no such shard (yet);
 // errors.ErrUnsupported if rows of it are in files that this version cannot read;
-// ErrHole, ErrCorrupt, ErrForeignWriter, ErrReaderFull, and those of the store.
+// ErrHole, ErrCorrupt, ErrForeignWriter, ErrReaderFull, and those of the store; and
+// ErrLogTruncated if the log is recycled faster than it is read, attempt after
+// attempt.
 func OpenReader(ctx context.Context, store objstore.Store, shard uuid.UUID, o *ReaderOptions) (*Reader, error) {
 	opts := o.withDefaults()
 	if err := errors.Join(checkPlace(store, shard), opts.validate()); err != nil {
@@ -201,6 +202,7 @@ func OpenReader(ctx context.Context, store objstore.Store, shard uuid.UUID, o *R
 }
 
 func openReader(ctx context.Context, store objstore.Store, shard uuid.UUID, opts ReaderOptions) (_ *Reader, err error) {
+	start := time.Now()
 	r := &Reader{
 		resident: resident{mem: opts.Allocator, user: opts.Schema},
 		shard:    shard, opts: opts, logger: opts.Logger.With("shard", shard.String()),
@@ -252,8 +254,8 @@ func openReader(ctx context.Context, store objstore.Store, shard uuid.UUID, opts
 	}
 	r.export()
 	st := r.Stats()
-	r.logger.Info("reader opened", "epoch", st.Epoch, "position", st.Position, "next_row", st.Visible,
-		"entries", st.Log.Entries, "dead", st.Log.Dead, "rows", st.Log.Rows, "bytes", st.Log.Bytes)
+	r.logger.Info("reader opened", "epoch", st.Epoch, "duration", time.Since(start), "position", st.Position, "next_row", st.Visible,
+		"entries", st.Log.Entries, "fences", st.Log.Fences, "dead", st.Log.Dead, "rows", st.Log.Rows, "bytes", st.Log.Bytes)
 	return r, nil
 }
 
@@ -355,7 +357,7 @@ func sameColumn(col index.Column, f arrow.Field, stored *arrow.Schema) bool {
 // Snapshot returns a view of the rows that the reader shows now. It stays what it
 // is while the reader moves on, and after it was closed.
 func (r *Reader) Snapshot() (*Snapshot, error) {
-	s := r.open(r.bound.Load)
+	s := r.takeSnapshot(r.bound.Load)
 	if s == nil {
 		return nil, fmt.Errorf("snapshot: %w: the reader was closed", ErrClosed)
 	}
@@ -377,9 +379,7 @@ func (r *Reader) Close() {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	if r.unregister != nil {
-		if err := r.unregister(); err != nil {
-			r.logger.Warn("metrics are still exported", "error", err)
-		}
+		r.unregister()
 		r.unregister = nil
 	}
 	if old := r.install(nil); old != nil {
@@ -401,8 +401,8 @@ func (r *Reader) Close() {
 //
 // When it fails, the reader goes on showing what it has. After an error of the
 // store, or of ctx, call it again. ErrLogTruncated, ErrReaderFull, ErrAdopted and
-// the errors of a damaged log stay. A writer that takes the shard over, and the recycling of
-// what the reader has read already, change nothing.
+// the errors of a damaged log stay. A writer that takes the shard over, and the
+// recycling of what the reader has read already, change nothing.
 func (r *Reader) Refresh(ctx context.Context) error {
 	return r.refresh(ctx, func() {
 		// What an earlier call found empty may be there now.
@@ -602,26 +602,14 @@ func (r *Reader) take() error {
 // takes its bound after them.
 func (r *Reader) publish() {
 	tables := r.loader.Live()
-	if v := r.view.Load(); v == nil || !sameTables(v.tables, tables) {
-		if old := r.install(append([]*memtable.Memtable(nil), tables...)); old != nil {
+	if v := r.view.Load(); v == nil || !slices.Equal(v.tables, tables) {
+		if old := r.install(tables); old != nil {
 			old.release()
 		}
 	}
 	at := r.walker.Tuple()
 	r.stats.Store(&readerState{at: at, loaded: r.loader.Loaded()})
 	r.bound.Store(at.NextRow)
-}
-
-func sameTables(a, b []*memtable.Memtable) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // drop releases what was read.

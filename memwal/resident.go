@@ -136,10 +136,10 @@ func (r *resident) acquireView() *view {
 	}
 }
 
-// open takes a snapshot of the rows below bound, or returns nil if there is no
-// view. The bound is asked for once the view is held: rows of a newer memtable
-// that came in between are cut off by the end of the view.
-func (r *resident) open(bound func() uint64) *Snapshot {
+// takeSnapshot takes a snapshot of the rows below bound, or returns nil if there
+// is no view. The bound is asked for once the view is held: rows of a newer
+// memtable that came in between are cut off by the end of the view.
+func (r *resident) takeSnapshot(bound func() uint64) *Snapshot {
 	v := r.acquireView()
 	if v == nil {
 		return nil

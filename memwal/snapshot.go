@@ -47,7 +47,7 @@ func (c *core) snapshot(level memtable.Level) (*Snapshot, error) {
 	if c.opts.WALOnly {
 		return nil, fmt.Errorf("snapshot: %w: the writer was opened with WALOnly, so there is nothing to read", ErrNoMemtable)
 	}
-	s := c.open(func() uint64 { return c.cursors.At(level) })
+	s := c.takeSnapshot(func() uint64 { return c.cursors.At(level) })
 	if s == nil {
 		return nil, errClosed
 	}

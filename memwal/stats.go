@@ -22,9 +22,9 @@ type Stats struct {
 
 	// The cursors: exclusive counts of the rows of the shard's history.
 	Accepted uint64 // taken by Put
-	Indexed  uint64
-	Durable  uint64
-	Visible  uint64 // what readers see: min(Indexed, Durable)
+	Indexed  uint64 // in every index
+	Durable  uint64 // in the WAL
+	Visible  uint64 // what readers see: min(Indexed, Durable), or Indexed with VisibleIndexed
 
 	// Entries and fences of the log above the floor, and the bytes of entries.
 	// Dead objects are left out.
@@ -42,7 +42,8 @@ type Stats struct {
 	// present rate follows from two calls: the difference over the time between them.
 	Cost objstore.Cost
 
-	// Memory. Frozen memtables stay until the writer is closed.
+	// Memory. Frozen memtables stay until the writer is closed; with WALOnly, until
+	// their rows are durable.
 	Generation    uint64 // of the active memtable
 	Memtables     int    // frozen ones and the active one
 	ResidentBytes int64  // rows and indexes

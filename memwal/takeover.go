@@ -71,7 +71,8 @@ var errStartOver = errors.New("the shard changed meanwhile")
 
 // maxTakeovers bounds how often a takeover starts over. Each time somebody else
 // has claimed the shard or moved its floors; that many in a row is a fight that
-// waiting for does not end.
+// waiting for does not end. OpenReader, which starts over when the floor has moved
+// or the shard was adopted, has as many attempts.
 const maxTakeovers = 16
 
 func (t *takeover) run(ctx context.Context, p plan) (taken, error) {

@@ -49,15 +49,30 @@ func labels(shard uuid.UUID) pprof.LabelSet {
 	return pprof.Labels("memwal.shard", shard.String())
 }
 
-// export registers the instruments of a reader.
-func (r *Reader) export() {
-	if r.opts.MeterProvider == nil {
-		return
-	}
-	var err error
-	r.unregister, err = telemetry.Register(r.opts.MeterProvider.Meter(scope), readerMetrics, r.Stats, attrShard.String(r.shard.String()))
+// export registers the instruments of metrics, which are read from stats until
+// unregister is called. What the meter refuses is logged: a shard must not stay
+// closed for the sake of its metrics.
+func export[T any](meter metric.Meter, metrics []telemetry.Metric[T], stats func() T, shard attribute.KeyValue, logger *slog.Logger) (unregister func()) {
+	end, err := telemetry.Register(meter, metrics, stats, shard)
 	if err != nil {
-		r.logger.Warn("metrics are not exported", "error", err)
+		logNotExported(logger, err)
+		return func() {}
+	}
+	return func() {
+		if err := end(); err != nil {
+			logger.Warn("metrics are still exported", "error", err)
+		}
+	}
+}
+
+func logNotExported(logger *slog.Logger, err error) {
+	logger.Warn("metrics are not exported", "error", err)
+}
+
+// export registers the instruments of ReaderStats.
+func (r *Reader) export() {
+	if p := r.opts.MeterProvider; p != nil {
+		r.unregister = export(p.Meter(scope), readerMetrics, r.Stats, attrShard.String(r.shard.String()), r.logger)
 	}
 }
 
@@ -73,11 +88,10 @@ type watch struct {
 	slow     limiter
 	pressure pressure
 
-	unregister func() error // nil if nothing is registered
+	unregister func() // of the instruments of Stats; nil if there are none
 }
 
-// newWatch is called once c is the owner. What the meter refuses is logged: a
-// shard must not stay closed for the sake of its metrics.
+// newWatch is called once c is the owner.
 func newWatch(c *core) *watch {
 	w := &watch{
 		logger: c.logger, shard: attrShard.String(c.shard.String()), epoch: attrEpoch.Int64(int64(c.owner.Epoch)),
@@ -92,7 +106,7 @@ func newWatch(c *core) *watch {
 		metric.WithDescription("Time of an append to the WAL: encoding, put, retries."),
 		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 30, 60, 120))
 	if err != nil {
-		w.refused(err)
+		logNotExported(w.logger, err)
 	} else {
 		w.took = took
 	}
@@ -100,34 +114,24 @@ func newWatch(c *core) *watch {
 		metric.WithDescription("Encoded size of the entries that were put."),
 		metric.WithExplicitBucketBoundaries(1<<10, 4<<10, 16<<10, 64<<10, 256<<10, 1<<20, 2<<20, 4<<20, 8<<20, 16<<20, 32<<20, 64<<20))
 	if err != nil {
-		w.refused(err)
+		logNotExported(w.logger, err)
 	} else {
 		w.size = size
 	}
 	return w
 }
 
-func (w *watch) refused(err error) {
-	w.logger.Warn("metrics are not exported", "error", err)
-}
-
 // export registers the instruments of Stats.
 func (w *watch) export(stats func() Stats) {
-	if w.meter == nil {
-		return
-	}
-	var err error
-	if w.unregister, err = telemetry.Register(w.meter, statsMetrics, stats, w.shard); err != nil {
-		w.refused(err)
+	if w.meter != nil {
+		w.unregister = export(w.meter, statsMetrics, stats, w.shard, w.logger)
 	}
 }
 
 // stop unregisters the instruments and ends the episode of backpressure.
 func (w *watch) stop() {
 	if w.unregister != nil {
-		if err := w.unregister(); err != nil {
-			w.logger.Warn("metrics are still exported", "error", err)
-		}
+		w.unregister()
 	}
 	w.pressure.stop()
 }

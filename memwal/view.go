@@ -20,7 +20,7 @@ type view struct {
 	refs   atomic.Int64
 }
 
-// newView retains the tables.
+// newView retains the tables. The slice is the view's from now on.
 func newView(tables []*memtable.Memtable) *view {
 	for _, m := range tables {
 		m.Retain()

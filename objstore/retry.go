@@ -46,9 +46,9 @@ type Retry struct {
 	Context context.Context // of the call that makes the request
 	Op      Op
 	Key     string
-	Attempt int // the failed one, from 1
-	Pause   time.Duration
-	Err     error
+	Attempt int           // the failed one, from 1
+	Pause   time.Duration // before the next one
+	Err     error         // of the failed one
 }
 
 func (o RetryOptions) withDefaults() RetryOptions {
@@ -270,8 +270,8 @@ func (r *retried) List(ctx context.Context, prefix string) iter.Seq2[Object, err
 }
 
 // listOnce runs one listing. RequestTimeout bounds the wait for each next
-// object, hence for each page; the time that the consumer takes does not count. It returns
-// nil as well when the consumer has had enough.
+// object, hence for each page; the time that the consumer takes does not count. It
+// returns nil as well when the consumer has had enough.
 func (r *retried) listOnce(ctx context.Context, prefix string, yield func(Object) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -99,7 +99,7 @@ func newAhead(cfg Config, next uint64) *ahead {
 	return a
 }
 
-// relist makes listed what steers, and starts at once.
+// relist replaces the listing that says what is asked for, and starts at once.
 func (a *ahead) relist(listed Listing) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -145,8 +145,8 @@ func (a *ahead) take(ctx context.Context) (*fetch, error) {
 
 // sizeLocked is the size by which the object at next is reserved.
 func (a *ahead) sizeLocked() int64 {
-	if a.isListedLocked(a.next) {
-		return a.listed.above(a.next - 1)[0].Size
+	if it, ok := a.listed.at(a.next); ok {
+		return it.Size
 	}
 	return a.largest
 }
@@ -225,8 +225,8 @@ func (a *ahead) freeLocked(f *fetch) {
 }
 
 func (a *ahead) isListedLocked(pos uint64) bool {
-	l := a.listed.above(pos - 1)
-	return len(l) > 0 && l[0].Position == pos
+	_, ok := a.listed.at(pos)
+	return ok
 }
 
 // scheduleLocked starts all that may start.

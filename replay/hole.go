@@ -46,9 +46,9 @@ func (w *Walker) CheckHole(ctx context.Context, b Bounds) error {
 	return w.checkAbove(ctx, w.chain.Tuple().Epoch, b)
 }
 
-// checkAbove looks for witnesses above w.next, which is empty, where the epoch
-// force is in force.
-func (w *Walker) checkAbove(ctx context.Context, force uint64, b Bounds) error {
+// checkAbove looks for witnesses above w.next, which is empty. epoch is the one in
+// force there.
+func (w *Walker) checkAbove(ctx context.Context, epoch uint64, b Bounds) error {
 	if b.LastSeen >= w.next {
 		return &HoleError{w.next, b.LastSeen, "the manifest has seen the log reach further"}
 	}
@@ -63,7 +63,7 @@ func (w *Walker) checkAbove(ctx context.Context, force uint64, b Bounds) error {
 		if w.cfg.Epoch > 0 && h.Epoch > w.cfg.Epoch {
 			return manifest.FencedBy(w.cfg.Epoch, h.Epoch)
 		}
-		if reason := witness(h, it.Position-w.next, force, b.MaxInFlight); reason != "" {
+		if reason := witness(h, it.Position-w.next, epoch, b.MaxInFlight); reason != "" {
 			return &HoleError{w.next, it.Position, reason}
 		}
 	}
@@ -98,14 +98,14 @@ func Precheck(ctx context.Context, cfg Config, epoch uint64, b Bounds) error {
 }
 
 // witness says why an object with header h, distance positions above an empty
-// one, proves a hole, or "" if it does not.
-func witness(h wal.Header, distance, force, maxInFlight uint64) string {
+// one where epoch is in force, proves a hole, or "" if it does not.
+func witness(h wal.Header, distance, epoch, maxInFlight uint64) string {
 	switch {
 	case h.Fence:
 		return "a writer put its fence above it"
-	case h.Epoch > force:
+	case h.Epoch > epoch:
 		return "an object above it is of an epoch that began later"
-	case h.Epoch == force && distance >= maxInFlight:
+	case h.Epoch == epoch && distance >= maxInFlight:
 		return "its writer went on further than its window of puts in flight reaches"
 	}
 	return ""

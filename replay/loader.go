@@ -80,8 +80,8 @@ func (l *Loader) newTable(generation, firstRow uint64) *memtable.Memtable {
 func (l *Loader) Settle() error { return l.indexer.settle() }
 
 // Live lends the memtables, oldest first: who publishes them takes references of
-// its own. More may be added to the last one, and others may follow it. Without Settle
-// before, the newest rows may not be in the indexes.
+// its own; the slice is the caller's. More may be added to the last one, and others
+// may follow it. Without Settle before, the newest rows may not be in the indexes.
 func (l *Loader) Live() []*memtable.Memtable { return slices.Clone(l.tables) }
 
 // Tables settles and returns the memtables, oldest first. The loader's reference

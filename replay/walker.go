@@ -37,8 +37,8 @@ type Config struct {
 	// Budget bounds the bytes that are ahead, fetched or decoded. One entry is
 	// taken in however large it is. Default: 64 MiB.
 	Budget int64
-	// Fetches bounds the requests in flight. Default: 24. With fewer, a log of many small
-	// entries takes longer in a store that answers after tens of milliseconds;
+	// Fetches bounds the requests in flight. Default: 24. With fewer, a log of many
+	// small entries takes longer in a store that answers after tens of milliseconds;
 	// more gain little, and each is a connection.
 	Fetches int
 	// Context has the values that the requests get: spans, labels. Its end does not
@@ -78,9 +78,20 @@ func List(ctx context.Context, store objstore.Reader, dir string) (Listing, erro
 
 // above returns the items above pos.
 func (l Listing) above(pos uint64) Listing {
-	i, _ := slices.BinarySearchFunc(l, pos+1, func(it Item, p uint64) int { return cmp.Compare(it.Position, p) })
+	i, _ := slices.BinarySearchFunc(l, pos+1, comparePosition)
 	return l[i:]
 }
+
+// at returns the item at pos, if the log had one when it was listed.
+func (l Listing) at(pos uint64) (_ Item, ok bool) {
+	i, ok := slices.BinarySearchFunc(l, pos, comparePosition)
+	if !ok {
+		return Item{}, false
+	}
+	return l[i], true
+}
+
+func comparePosition(it Item, pos uint64) int { return cmp.Compare(it.Position, pos) }
 
 // Step is one visited position. Its entry belongs to the caller, who releases
 // it.
@@ -128,9 +139,10 @@ func (w *Walker) Close() { w.ahead.close() }
 // Relist replaces the listing, which steers and which CheckHole takes as
 // evidence, and the epoch. listed must have been made after the one before. Objects
 // that are here or on their way are kept. Positions that were found empty
-// before, or could not be read, are asked for again: only so does CheckHole's argument hold, that what a
-// listing shows above an empty position was put before that was found empty.
-// Relist(nil, epoch) does just that for a walk without a listing.
+// before, or could not be read, are asked for again: only so does CheckHole's
+// argument hold, that what a listing shows above an empty position was put before
+// that was found empty. Relist(nil, epoch) does just that for a walk without a
+// listing.
 func (w *Walker) Relist(listed Listing, epoch uint64) {
 	w.cfg.Listed, w.cfg.Epoch = listed, epoch
 	w.ahead.relist(listed)

@@ -230,8 +230,7 @@ func (l *Reader) read(ctx context.Context, version uint64) (*Manifest, error) {
 	}
 	m, err := Decode(data)
 	if err != nil {
-		var corrupt *CorruptError
-		if errors.As(err, &corrupt) {
+		if corrupt, ok := errors.AsType[*CorruptError](err); ok {
 			corrupt.Version = version
 		}
 		return nil, err

@@ -19,8 +19,9 @@ type Adapter struct {
 // NewAdapter matches the columns of two storage schemas: by field id where both
 // have one, else by name, which in a table that was adopted is the one of
 // [AdoptedKey]. A column that only to has reads as null, or, for [Tombstone], as
-// false; one that only from has is dropped; names and order may differ. A missing column that to requires (a key column, above all) and a changed
-// type are errors. All are reported, joined; each is a [*ColumnError].
+// false; one that only from has is dropped; names and order may differ. A missing
+// column that to requires (a key column, above all) and a changed type are errors.
+// All are reported, joined; each is a [*ColumnError].
 func NewAdapter(from, to *arrow.Schema) (*Adapter, error) {
 	a := &Adapter{from: from, to: to, source: make([]int, to.NumFields()), columns: make([]column, to.NumFields())}
 	hasKey := to.HasField(Tombstone)

@@ -50,8 +50,8 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // AtPosition returns err with the position filled in, if it is a CorruptError
 // that does not have one yet. Other errors are returned as they are.
 func AtPosition(err error, position uint64) error {
-	var corrupt *CorruptError
-	if !errors.As(err, &corrupt) || corrupt.Position != 0 {
+	corrupt, ok := errors.AsType[*CorruptError](err)
+	if !ok || corrupt.Position != 0 {
 		return err
 	}
 	placed := *corrupt
