@@ -351,3 +351,21 @@ func TestReaderCost(t *testing.T) {
 		t.Errorf("cost %+v of %+v, want %v dollars", st.Cost, st.Requests, want)
 	}
 }
+
+// A log whose writer keeps nothing is read like any other, across its memtables.
+func TestReaderOfALogOnlyWriter(t *testing.T) {
+	s := objstore.NewMemory()
+	w := mustOpen(t, s, &Options{PrimaryKey: []string{"id"}, WALOnly: true, MaxMemtableRows: 3, FlushBytes: 1, MaxEntryBytes: 1})
+	mustPut(t, w, seq(t, 0, 2))
+	r := mustOpenReader(t, s, nil)
+	mustPut(t, w, seq(t, 2, 2))
+	mustPut(t, w, batchOf(t, testRow{1, "again", 5}))
+	if err := w.Delete(t.Context(), keysOf(t, 3)); err != nil {
+		t.Fatal(err)
+	}
+	mustRefresh(t, r)
+	checkReader(t, r, []testRow{{0, "row 0", 0}, {2, "row 2", 20}, {1, "again", 5}})
+	mustClose(t, w)
+	mustRefresh(t, r)
+	checkReader(t, mustOpenReader(t, s, nil), []testRow{{0, "row 0", 0}, {2, "row 2", 20}, {1, "again", 5}})
+}
