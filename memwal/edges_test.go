@@ -199,31 +199,51 @@ func TestS04_LastPositionIsForeign(t *testing.T) {
 	checkRows(t, mustOpen(t, s, plainOptions()), wantSeq(0, 3))
 }
 
-// Entries that are put again keep to MaxInFlight, too.
-func TestF13_PutAgainWithinMaxInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newTestStore()
-		mustOpen(t, s, nil).Abort()
-		w := mustOpen(t, s, &Options{MaxInFlight: 4})
-		mustPut(t, w, seq(t, 0, 1)) // position 3
+// overDeadObjects has a writer with MaxInFlight 4 put rows 0 to 16, an entry each, of
+// which the first is at position 3 and acknowledged, and dead objects at positions
+// from 4 on. The put at 4 is held until release, so that the window behind it is
+// spread as far as it goes.
+func overDeadObjects(t *testing.T, dead ...uint64) (s *testStore, w *Writer, tickets []*Ticket, release func()) {
+	t.Helper()
+	s = newTestStore()
+	mustOpen(t, s, nil).Abort()
+	w = mustOpen(t, s, &Options{MaxInFlight: 4})
+	mustPut(t, w, seq(t, 0, 1))
+	for _, pos := range dead {
 		body, err := wal.EncodeFence(wal.Header{Epoch: 1, PutID: wal.NewPutID(), Fence: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.inner.PutIfAbsent(t.Context(), layoutOf(testShard).wal+wal.Name(4), body); err != nil {
+		if _, err := s.inner.PutIfAbsent(t.Context(), layoutOf(testShard).wal+wal.Name(pos), body); err != nil {
 			t.Fatal(err)
 		}
-		held, release := hold()
-		s.on(objstore.OpPutIfAbsent, wal.Name(4), 1, held)
-		var tickets []*Ticket
-		for i := range int64(16) {
-			tk, err := w.PutAsync(t.Context(), seq(t, 1+i, 1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			tickets = append(tickets, tk)
-			time.Sleep(time.Second)
+	}
+	held, release := hold()
+	s.on(objstore.OpPutIfAbsent, wal.Name(4), 1, held)
+	for i := range int64(16) {
+		ticket, err := w.PutAsync(t.Context(), seq(t, 1+i, 1))
+		if err != nil {
+			t.Fatal(err)
 		}
+		tickets = append(tickets, ticket)
+		time.Sleep(time.Second)
+	}
+	return s, w, tickets, release
+}
+
+func waitAll(t *testing.T, tickets []*Ticket) {
+	t.Helper()
+	for _, ticket := range tickets {
+		if err := ticket.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Entries that are put again keep to MaxInFlight, too.
+func TestF13_PutAgainWithinMaxInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w, tickets, release := overDeadObjects(t, 4)
 		var now, peak atomic.Int64
 		s.on(objstore.OpPutIfAbsent, "/wal/", always, func(ctx context.Context, apply func() error) error {
 			if n := now.Add(1); n > peak.Load() {
@@ -234,11 +254,7 @@ func TestF13_PutAgainWithinMaxInFlight(t *testing.T) {
 			return apply()
 		})
 		release()
-		for _, tk := range tickets {
-			if err := tk.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		waitAll(t, tickets)
 		if peak.Load() > 4 {
 			t.Errorf("%d puts in flight, MaxInFlight is 4", peak.Load())
 		}
@@ -288,33 +304,9 @@ func TestR14_SpreadWindowIsNoHole(t *testing.T) {
 // displaced once more: no position stays empty.
 func TestF13_DisplacedAgainWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTestStore()
-		mustOpen(t, s, nil).Abort()
-		w := mustOpen(t, s, &Options{MaxInFlight: 4})
-		mustPut(t, w, seq(t, 0, 1)) // position 3
-		for _, pos := range []uint64{4, 20, 21, 27, 30, 43, 44, 45, 46, 47} {
-			body, _ := wal.EncodeFence(wal.Header{Epoch: 1, PutID: wal.NewPutID(), Fence: true})
-			if _, err := s.inner.PutIfAbsent(t.Context(), layoutOf(testShard).wal+wal.Name(pos), body); err != nil {
-				t.Fatal(err)
-			}
-		}
-		held, release := hold()
-		s.on(objstore.OpPutIfAbsent, wal.Name(4), 1, held)
-		var tickets []*Ticket
-		for i := range int64(16) {
-			tk, err := w.PutAsync(t.Context(), seq(t, 1+i, 1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			tickets = append(tickets, tk)
-			time.Sleep(time.Second)
-		}
+		s, w, tickets, release := overDeadObjects(t, 4, 20, 21, 27, 30, 43, 44, 45, 46, 47)
 		release()
-		for _, tk := range tickets {
-			if err := tk.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		waitAll(t, tickets)
 		mustPut(t, w, seq(t, 17, 3))
 		w.Abort()
 		w = mustOpen(t, s, nil)

@@ -3,15 +3,12 @@ package memwal
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/memwal/memwal-go/index"
@@ -160,24 +157,11 @@ func TestF17_ManifestWithoutOurFieldsIsRefused(t *testing.T) {
 
 // A log that LanceDB wrote is there to be read, not to be taken over.
 func TestF17_LanceShardIsLeftAlone(t *testing.T) {
-	store := objstore.NewMemory()
-	root := os.DirFS("testdata/lance")
-	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(root, path)
-		putRaw(t, store, path, data)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store, shard := openFixture(t)
 	before := contents(t, store, "")
 	if len(before) != 10 {
 		t.Fatalf("the fixture has %d objects, want 10", len(before))
 	}
-	shard := uuid.MustParse("aa48498d-ac91-59e2-8452-69f46010ace2")
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: "id", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},

@@ -84,20 +84,7 @@ func Register[T any](meter metric.Meter, metrics []Metric[T], read func() T, att
 		errs        []error
 	)
 	for _, m := range metrics {
-		if len(m.Values) > 0 && m.Values[0].float != nil {
-			o, err := floatInstrument(meter, m.Kind, m.Name, m.Unit, m.Description)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("instrument %s: %w", m.Name, err))
-				continue
-			}
-			instruments = append(instruments, o)
-			for _, v := range m.Values {
-				set := with(attrs, v.Attributes)
-				observes = append(observes, func(obs metric.Observer, t *T) { obs.ObserveFloat64(o, v.float(t), set) })
-			}
-			continue
-		}
-		o, err := intInstrument(meter, m.Kind, m.Name, m.Unit, m.Description)
+		o, observe, err := m.instrument(meter)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("instrument %s: %w", m.Name, err))
 			continue
@@ -105,7 +92,7 @@ func Register[T any](meter metric.Meter, metrics []Metric[T], read func() T, att
 		instruments = append(instruments, o)
 		for _, v := range m.Values {
 			set := with(attrs, v.Attributes)
-			observes = append(observes, func(obs metric.Observer, t *T) { obs.ObserveInt64(o, v.integer(t), set) })
+			observes = append(observes, func(obs metric.Observer, t *T) { observe(obs, v, t, set) })
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -122,6 +109,20 @@ func Register[T any](meter metric.Meter, metrics []Metric[T], read func() T, att
 		return nil, fmt.Errorf("register the callback of the instruments: %w", err)
 	}
 	return reg.Unregister, nil
+}
+
+// instrument makes the instrument of m, and what observes one of its values.
+func (m Metric[T]) instrument(meter metric.Meter) (metric.Observable, func(metric.Observer, Value[T], *T, metric.MeasurementOption), error) {
+	if len(m.Values) > 0 && m.Values[0].float != nil {
+		o, err := floatInstrument(meter, m.Kind, m.Name, m.Unit, m.Description)
+		return o, func(obs metric.Observer, v Value[T], t *T, set metric.MeasurementOption) {
+			obs.ObserveFloat64(o, v.float(t), set)
+		}, err
+	}
+	o, err := intInstrument(meter, m.Kind, m.Name, m.Unit, m.Description)
+	return o, func(obs metric.Observer, v Value[T], t *T, set metric.MeasurementOption) {
+		obs.ObserveInt64(o, v.integer(t), set)
+	}, err
 }
 
 // with makes the attribute set of a time series once, not at each collection.
