@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -394,7 +393,7 @@ func TestNoGlobalProviderIsUsed(t *testing.T) {
 // collection. Without an append in the run, a put allocates what it always did.
 func TestPutPaysNothingForTelemetry(t *testing.T) {
 	provider, _ := meterProvider()
-	run := func(meters metric.MeterProvider, tracers *sdktrace.TracerProvider) float64 {
+	run := func(meters metric.MeterProvider, tracers *sdktrace.TracerProvider) func() float64 {
 		o := &Options{
 			FlushInterval: -1, FlushBytes: 64 << 20, Visibility: VisibleIndexed, MeterProvider: meters,
 			MaxMemtableBytes: 1 << 40, MaxResidentBytes: 1 << 40, MaxMemtableRows: 1 << 31, MaxMemtableBatches: 1 << 30,
@@ -404,16 +403,21 @@ func TestPutPaysNothingForTelemetry(t *testing.T) {
 		}
 		w := mustOpen(t, objstore.NewMemory(), o)
 		rec := seq(t, 0, 1)
-		var runs []float64
-		for range 5 {
-			runs = append(runs, testing.AllocsPerRun(1000, func() { mustPut(t, w, rec) }))
+		return func() float64 {
+			n := testing.AllocsPerRun(1000, func() { mustPut(t, w, rec) })
+			if n := w.Stats().WAL; n.StartedBySize+n.StartedByDemand+n.StartedByTime > 0 {
+				t.Fatal("the run has an append in it")
+			}
+			return n
 		}
-		if n := w.Stats().WAL; n.StartedBySize+n.StartedByDemand+n.StartedByTime > 0 {
-			t.Fatal("the run has an append in it")
-		}
-		return slices.Min(runs)
 	}
-	none, all := run(nil, nil), run(provider, newSpans().provider)
+	// A put that finds its row indexed already makes one allocation less, which is
+	// for the scheduler to decide: the least of many runs counts, taken in turns.
+	without, with := run(nil, nil), run(provider, newSpans().provider)
+	none, all := without(), with()
+	for i := 0; i < 4 || i < 40 && all != none; i++ {
+		none, all = min(none, without()), min(all, with())
+	}
 	// Seven before there was any telemetry: the slice, the ticket and its wait.
 	if none > 7 || all != none {
 		t.Errorf("a put makes %v allocations without telemetry and %v with it, want 7", none, all)
