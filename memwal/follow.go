@@ -82,7 +82,11 @@ func passes(err error) bool {
 // started together do not ask together. It returns false if ctx or the reader
 // ends; a reader that was closed tells with its next Refresh.
 func (r *Reader) sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	jitter := r.opts.Retry.Rand
+	if jitter == nil {
+		jitter = rand.Float64
+	}
+	t := time.NewTimer(d/2 + time.Duration(jitter()*float64(d/2)))
 	defer t.Stop()
 	select {
 	case <-t.C:

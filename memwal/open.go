@@ -117,7 +117,7 @@ func ioOf(store objstore.Store, shard uuid.UUID, o Options) shardIO {
 	dirs := layoutOf(shard)
 	return shardIO{
 		store: counted, counters: counters, ceiling: ceiling, dirs: dirs, opts: o, trace: o.tracer(shard), labels: labels(shard),
-		log: manifest.New(counted, dirs.manifest, &manifest.Options{OwnershipCheckAfter: o.OwnershipCheckAfter}),
+		log: manifest.New(counted, dirs.manifest, &manifest.Options{OwnershipCheckAfter: o.OwnershipCheckAfter, Rand: o.Retry.Rand}),
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/memwal/memwal-go/internal/wal"
@@ -142,7 +141,7 @@ func (l *Log) put(ctx context.Context, m *Manifest, body objstore.Body) error {
 		case !maybe && (isFinal(err) || attempt >= definiteAttempts):
 			return fmt.Errorf("manifest: commit version %d: %w", m.Version, err)
 		}
-		if waitErr := backoff(ctx, attempt); waitErr != nil || (maybe && isFinal(err)) {
+		if waitErr := l.backoff(ctx, attempt); waitErr != nil || (maybe && isFinal(err)) {
 			err = errors.Join(waitErr, err)
 			if !maybe {
 				return fmt.Errorf("manifest: commit version %d: %w", m.Version, err)
@@ -177,9 +176,9 @@ func isFinal(err error) bool {
 }
 
 // backoff waits before the next attempt; the error is that of ctx.
-func backoff(ctx context.Context, attempt int) error {
+func (l *Log) backoff(ctx context.Context, attempt int) error {
 	d := min(firstBackoff<<min(attempt-1, 10), maxBackoff)
-	t := time.NewTimer(rand.N(d) + 1)
+	t := time.NewTimer(time.Duration(l.o.Rand()*float64(d)) + 1)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

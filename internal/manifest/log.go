@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,9 @@ type Options struct {
 	// compared by both parts, and the larger difference counts: the monotonic
 	// clock stops while a machine is suspended, the other may be set back.
 	Now func() time.Time
+	// Rand gives the jitter of the pauses between attempts: a number in [0, 1). It
+	// may be called from several goroutines at once. Default rand.Float64.
+	Rand func() float64
 }
 
 const defaultOwnershipCheckAfter = 30 * time.Second
@@ -40,6 +44,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Float64
 	}
 	return c
 }

@@ -62,7 +62,7 @@ func (l *Log) update(ctx context.Context, allowed, change func(*Manifest) error)
 		if !errors.Is(err, ErrConflict) {
 			return nil, err
 		}
-		if err := backoff(ctx, attempt); err != nil {
+		if err := l.backoff(ctx, attempt); err != nil {
 			return nil, fmt.Errorf("manifest: update after %d conflicts: %w", attempt, err)
 		}
 	}
@@ -127,7 +127,7 @@ func (l *Log) claim(ctx context.Context, base *Manifest, sealed bool, build func
 			return nil, err
 		}
 		base = nil
-		if err := backoff(ctx, attempt); err != nil {
+		if err := l.backoff(ctx, attempt); err != nil {
 			return nil, fmt.Errorf("manifest: claim after %d conflicts: %w", attempt, err)
 		}
 	}
