@@ -1,7 +1,9 @@
 package faultstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 
 	"github.com/memwal/memwal-go/objstore"
@@ -35,7 +37,11 @@ func (s *Store) read(ctx context.Context, op objstore.Op, key string, get func(c
 	if err != nil {
 		return nil, err
 	}
-	return data[:max(0, len(data)-c.plan.Truncate)], nil
+	if cut := min(c.plan.Truncate, len(data)); cut > 0 {
+		s.count(FaultTruncate)
+		data = data[:len(data)-cut]
+	}
+	return data, nil
 }
 
 // Head implements objstore.Store.
@@ -55,7 +61,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[objstore.Obje
 			return
 		}
 		var failed error
-		for o, err := range s.inner.List(ctx, prefix) {
+		for o, err := range c.listed(s.inner.List(ctx, prefix)) {
 			if err != nil {
 				failed = err
 				break
@@ -76,10 +82,13 @@ func (s *Store) PutIfAbsent(ctx context.Context, key string, body objstore.Body)
 	c := s.begin(objstore.OpPutIfAbsent, key, body.Len())
 	body = c.own(body)
 	return write(ctx, c, func(ctx context.Context) (objstore.PutResult, error) {
-		if c.plan.IgnoreCondition {
-			return objstore.PutResult{}, s.inner.Put(ctx, key, body)
+		res, err := s.inner.PutIfAbsent(ctx, key, body)
+		if c.plan.IgnoreCondition && errors.Is(err, objstore.ErrExists) {
+			if err = s.inner.Put(ctx, key, body); err == nil {
+				s.count(FaultIgnoreCondition)
+			}
 		}
-		return s.inner.PutIfAbsent(ctx, key, body)
+		return res, err
 	})
 }
 
@@ -103,7 +112,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 // own returns a body that stays valid after the caller has its reply.
 func (c *call) own(body objstore.Body) objstore.Body {
-	if !c.plan.Detach {
+	if !c.plan.Detach && c.plan.Late == 0 {
 		return body
 	}
 	return objstore.Body{body.Bytes()}
@@ -121,11 +130,19 @@ func write[T any](ctx context.Context, c *call, inner func(context.Context) (T, 
 	if c.plan.Duplicate {
 		apply = func(ctx context.Context) (T, error) {
 			res, err := inner(ctx)
+			c.s.count(FaultDuplicate)
 			_, _ = inner(ctx) // nobody hears the second reply
 			return res, err
 		}
 	}
-	if !c.plan.Detach {
+	var none T
+	if err := ctx.Err(); err != nil { // it is never sent
+		return none, c.end(err)
+	}
+	if c.plan.Before != nil {
+		c.plan.Late = 0
+	}
+	if !c.plan.Detach && c.plan.Late == 0 {
 		return run(ctx, c, apply)
 	}
 	type reply struct {
@@ -133,17 +150,30 @@ func write[T any](ctx context.Context, c *call, inner func(context.Context) (T, 
 		err error
 	}
 	replies := make(chan reply, 1)
+	c.gone = c.plan.Late > 0
 	c.s.detached.Go(func() {
-		res, err := steps(context.WithoutCancel(ctx), c, apply)
+		ctx := context.WithoutCancel(ctx)
+		_ = sleep(ctx, c.plan.Late) // nothing ends it
+		res, err := steps(ctx, c, apply)
 		replies <- reply{res, err}
 	})
+	if c.plan.Late > 0 {
+		return none, c.end(cmp.Or(c.plan.After, errLate))
+	}
 	select {
 	case r := <-replies:
 		return r.res, c.end(r.err)
 	case <-ctx.Done():
-		var none T
-		return none, c.end(ctx.Err())
 	}
+	select { // a reply that is there is taken, or chance would decide
+	case r := <-replies:
+		return r.res, c.end(r.err)
+	default:
+	}
+	c.s.mu.Lock()
+	c.gone = true
+	c.s.mu.Unlock()
+	return none, c.end(ctx.Err())
 }
 
 // steps takes a request through its steps.

@@ -8,24 +8,19 @@ import (
 
 // parked is a request that waits for its release.
 type parked struct {
-	seq     uint64
-	place   place
+	call    *call
 	release chan struct{}
 }
 
-// place names a request by what does not depend on how requests interleave.
-type place struct {
-	opKey
-	nth uint64 // of that kind and key
-}
-
-func comparePlace(a, b place) int {
-	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.op, b.op), cmp.Compare(a.nth, b.nth))
+// compareParked orders by what does not depend on how requests interleave.
+func compareParked(a, b parked) int {
+	p, q := a.call.place, b.call.place
+	return cmp.Or(cmp.Compare(p.key, q.key), cmp.Compare(p.op, q.op), cmp.Compare(p.nth, q.nth))
 }
 
 // park makes a request wait for its release.
-func (s *Store) park(ctx context.Context, seq uint64, place place) error {
-	p := parked{seq: seq, place: place, release: make(chan struct{})}
+func (s *Store) park(ctx context.Context, c *call) error {
+	p := parked{call: c, release: make(chan struct{})}
 	s.mu.Lock()
 	s.parked = append(s.parked, p)
 	s.mu.Unlock()
@@ -34,7 +29,7 @@ func (s *Store) park(ctx context.Context, seq uint64, place place) error {
 		return nil
 	case <-ctx.Done():
 		s.mu.Lock()
-		s.parked = slices.DeleteFunc(s.parked, func(o parked) bool { return o.seq == seq })
+		s.parked = slices.DeleteFunc(s.parked, func(o parked) bool { return o.call == c })
 		s.mu.Unlock()
 		return ctx.Err()
 	}
@@ -47,12 +42,7 @@ func (s *Store) Parked() []Request {
 	defer s.mu.Unlock()
 	out := make([]Request, 0, len(s.parked))
 	for _, p := range s.parked {
-		i, found := slices.BinarySearchFunc(s.requests, p.seq, func(r *Request, seq uint64) int {
-			return int(int64(r.Seq) - int64(seq))
-		})
-		if found {
-			out = append(out, *s.requests[i])
-		}
+		out = append(out, *p.call.req)
 	}
 	return out
 }
@@ -62,7 +52,7 @@ func (s *Store) Parked() []Request {
 func (s *Store) Release(seq uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.parked, func(p parked) bool { return p.seq == seq })
+	i := slices.IndexFunc(s.parked, func(p parked) bool { return p.call.req.Seq == seq })
 	if i >= 0 {
 		s.releaseLocked(i)
 	}
@@ -79,7 +69,7 @@ func (s *Store) ReleaseOne() uint64 {
 	}
 	// Requests that arrive together park in any order: what the
 	// pick is made from must not depend on it.
-	slices.SortFunc(s.parked, func(a, b parked) int { return comparePlace(a.place, b.place) })
+	slices.SortFunc(s.parked, compareParked)
 	return s.releaseLocked(s.picks.IntN(len(s.parked)))
 }
 
@@ -96,5 +86,5 @@ func (s *Store) releaseLocked(i int) uint64 {
 	p := s.parked[i]
 	s.parked = slices.Delete(s.parked, i, i+1)
 	close(p.release)
-	return p.seq
+	return p.call.req.Seq
 }

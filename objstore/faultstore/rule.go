@@ -1,9 +1,6 @@
 package faultstore
 
 import (
-	"errors"
-	"fmt"
-	"net/http"
 	"path"
 	"slices"
 	"time"
@@ -54,9 +51,15 @@ type Rule struct {
 	Hold <-chan struct{}
 	// Before fails the request without applying it.
 	Before error
-	// IgnoreCondition turns a put-if-absent into a plain put.
+	// Late answers a put or delete at once, with an ambiguous error (or After),
+	// and sends it so much later: as when a connection breaks, or a
+	// process dies, while the request is on its way. It does nothing to a request
+	// that Before fails.
+	Late time.Duration
+	// IgnoreCondition lets a put-if-absent replace an object that exists.
 	IgnoreCondition bool
-	// Duplicate applies a put or delete twice, as a network may; the reply is the first one's.
+	// Duplicate applies a put or delete twice, as a network may; the reply is
+	// the first one's.
 	Duplicate bool
 	// OnApplied is called after the inner store has replied. Err is its reply.
 	OnApplied func(Request)
@@ -66,8 +69,19 @@ type Rule struct {
 	// whatever the reply was.
 	After error
 	// Truncate cuts that many bytes off what a get returns, as a proxy may
-	// that does not look at lengths.
+	// that does not look at lengths, or that many objects off the end of a
+	// listing, as a client may that takes the first page for all. A listing has no
+	// error then. Puts are not cut: no store whose objects appear whole or not at
+	// all can store the half of one. What it can do is refuse it: Before.
 	Truncate int
+	// Shuffle yields the objects of a listing in an order drawn from the seed,
+	// and some of them twice, as pages that overlap do. The listing is read
+	// whole first.
+	Shuffle bool
+	// Drop is the chance with which a listing leaves out an object, each by
+	// itself. It ends without an error. A store that does this breaks the
+	// contract of objstore.Store.
+	Drop float64
 	// Detach lets the request outlive its caller. See the package
 	// documentation.
 	Detach bool
@@ -77,13 +91,12 @@ type Rule struct {
 type ruleState struct {
 	Rule
 	matched int // matches so far, those skipped included
-	removed bool
 }
 
-// matches reports whether the rule acts on r, and counts the match. draw gives
-// the random number of this request and rule.
-func (s *ruleState) matches(r Request, draw func() float64) bool {
-	if s.removed || len(s.Ops) > 0 && !slices.Contains(s.Ops, r.Op) {
+// matches reports whether the rule acts on the request of c, and counts the match.
+func (s *ruleState) matches(c *call) bool {
+	r := c.req
+	if len(s.Ops) > 0 && !slices.Contains(s.Ops, r.Op) {
 		return false
 	}
 	if s.Key != "" {
@@ -91,10 +104,10 @@ func (s *ruleState) matches(r Request, draw func() float64) bool {
 			return false
 		}
 	}
-	if s.Match != nil && !s.Match(r) {
+	if s.Match != nil && !s.Match(*r) {
 		return false
 	}
-	if s.Chance > 0 && draw() >= s.Chance {
+	if s.Chance > 0 && c.random().Float64() >= s.Chance {
 		return false
 	}
 	s.matched++
@@ -130,34 +143,16 @@ func (p *plan) add(r Rule) {
 	if p.Truncate == 0 {
 		p.Truncate = r.Truncate
 	}
+	if p.Late == 0 {
+		p.Late = r.Late
+	}
+	if p.Drop == 0 {
+		p.Drop = r.Drop
+	}
+	p.Shuffle = p.Shuffle || r.Shuffle
 	p.Park = p.Park || r.Park
 	p.ParkReply = p.ParkReply || r.ParkReply
 	p.IgnoreCondition = p.IgnoreCondition || r.IgnoreCondition
 	p.Duplicate = p.Duplicate || r.Duplicate
 	p.Detach = p.Detach || r.Detach
-}
-
-// ErrInjected is part of every error that [Status] makes.
-var ErrInjected = errors.New("injected fault")
-
-// Status returns the error that an adapter makes of an HTTP status, for Before
-// and After: 404, 409, 412, 429, 403, 503, and other 5xx (ambiguous).
-// Anything else is an error of no class.
-func Status(code int) error {
-	classes := map[int]error{
-		http.StatusForbidden:          objstore.ErrPermission,
-		http.StatusNotFound:           objstore.ErrNotExist,
-		http.StatusConflict:           objstore.ErrConflict,
-		http.StatusPreconditionFailed: objstore.ErrExists,
-		http.StatusTooManyRequests:    objstore.ErrThrottled,
-		http.StatusServiceUnavailable: objstore.ErrThrottled,
-	}
-	class := classes[code]
-	if class == nil && code >= 500 {
-		class = objstore.ErrAmbiguous
-	}
-	if class == nil {
-		return fmt.Errorf("%w: status %d", ErrInjected, code)
-	}
-	return fmt.Errorf("%w: status %d: %w", ErrInjected, code, class)
 }
