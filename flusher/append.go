@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/memwal/memwal-go/dispatcher"
+	"github.com/memwal/memwal-go/internal/fault"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/objstore"
@@ -74,6 +75,9 @@ func (f *WAL) checkOwner(ctx context.Context, pos uint64) (err error) {
 func (f *WAL) putAt(ctx context.Context, pos uint64, id wal.PutID, body objstore.Body) (outcome, time.Time, error) {
 	res, err := f.cfg.Store.PutIfAbsent(ctx, f.cfg.Dir+wal.Name(pos), body)
 	if err == nil {
+		return landed, res.Date, nil
+	}
+	if fault.AnyObjectIsSuccess && errors.Is(err, objstore.ErrExists) {
 		return landed, res.Date, nil
 	}
 	if !errors.Is(err, objstore.ErrExists) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/memwal/memwal-go/dispatcher"
+	"github.com/memwal/memwal-go/internal/fault"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
@@ -188,6 +189,11 @@ func (h *handler) Handle(_ context.Context, msg any) error {
 		}
 		m.slot.outcome, m.slot.date = m.outcome, m.date
 		m.slot.size, m.slot.took = m.bytes, m.took
+		if fault.AcknowledgeAnyOrder && m.outcome == landed {
+			if err := f.cfg.Cursors.AdvanceDurable(m.slot.end); err != nil {
+				return err
+			}
+		}
 		if m.outcome == displaced {
 			f.cfg.Logger.Warn("a dead object holds the WAL position; its entry is put again above",
 				"position", m.slot.pos, "first_row", m.slot.first)
@@ -273,7 +279,7 @@ func (f *WAL) acknowledge() error {
 		}
 		if f.proved > 0 {
 			f.proved--
-		} else if f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
+		} else if !fault.NoOwnershipCheck && f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
 			f.check(h.pos)
 			break
 		}
@@ -370,7 +376,11 @@ func (f *WAL) pending() pending {
 // retains its memtable until it is acknowledged.
 func (f *WAL) take() span {
 	accepted := f.cfg.Cursors.Accepted()
-	for _, m := range f.cfg.Live() {
+	live := f.cfg.Live()
+	if newest := live[len(live)-1]; fault.NewestMemtableFirst && min(newest.EndRow(), accepted) > newest.FirstRow() {
+		f.assigned = max(f.assigned, newest.FirstRow())
+	}
+	for _, m := range live {
 		if min(m.EndRow(), accepted) <= f.assigned {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/memwal/memwal-go/internal/fault"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 )
@@ -137,7 +138,7 @@ func (w *window) reissue() (n int) {
 		return 0
 	}
 	for _, s := range w.slots {
-		if s.outcome == inFlight {
+		if s.outcome == inFlight && !fault.SkipOverDead {
 			return 0
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"math/rand/v2"
 	"time"
+
+	"github.com/memwal/memwal-go/internal/fault"
 )
 
 // RetryOptions say how [WithRetry] retries. Zero fields mean their default.
@@ -147,6 +149,9 @@ func (a *attempts) failed(ctx context.Context, err error) error {
 	a.n++
 	writes := a.op == OpPutIfAbsent || a.op == OpPut || a.op == OpDelete
 	a.maybe = a.maybe || writes && MaybeApplied(err)
+	if fault.ConflictIsExists && errors.Is(err, ErrConflict) {
+		return &Error{Op: a.op, Key: a.key, Class: ErrExists}
+	}
 	if errors.Is(err, ErrExists) {
 		return err
 	}

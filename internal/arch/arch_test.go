@@ -18,10 +18,11 @@ var allowed = []struct {
 	imports []string
 }{
 	{"internal/arch", nil},
+	{"internal/fault", nil},
 	{"internal/keys", nil},
 	{"internal/schema", nil},
 	{"internal/telemetry", nil},
-	{"objstore", nil},
+	{"objstore", []string{"internal/fault"}},
 	{"objstore/gcs", []string{"objstore"}},
 	{"objstore/azure", []string{"objstore"}},
 	{"objstore/faultstore", []string{"objstore"}},
@@ -30,11 +31,12 @@ var allowed = []struct {
 	{"dispatcher", nil},
 	{"index", []string{"internal/keys", "internal/schema"}},
 	{"memtable", []string{"index", "internal/schema"}},
-	{"internal/wal/...", []string{"objstore", "internal/wal/..."}},
+	{"internal/wal/...", []string{"internal/fault", "objstore", "internal/wal/..."}},
 	{"internal/manifest/...", []string{"objstore", "internal/wal", "internal/manifest/..."}},
 	{"replay", []string{"memtable", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
-	{"flusher", []string{"memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
-	{"memwal", []string{"objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
+	{"flusher", []string{"internal/fault", "memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
+	{"memwal", []string{"internal/fault", "objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
+	{"memwal/simulation", nil},
 	{"bench/...", []string{"memwal", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
 	{"examples/...", []string{"memwal", "index", "objstore", "examples/..."}},
 }

@@ -1,6 +1,10 @@
 package wal
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/memwal/memwal-go/internal/fault"
+)
 
 // Tuple is a place in the log and all that is needed to go on from it: a floor.
 // The start of a log is [Start].
@@ -106,6 +110,10 @@ func (t Tuple) judge(h Header, rows uint64) (Tuple, Verdict, error) {
 		return t.judgeFence(h)
 	case h.PutID.IsZero():
 		return t.judgeForeign(h, rows)
+	case fault.LivenessByEpoch:
+		if h.Epoch < t.Epoch {
+			return t, Dead, nil
+		}
 	case !h.PrevPutID.Same(t.PutID):
 		return t, Dead, nil
 	case h.Epoch != t.Epoch:

@@ -1,0 +1,116 @@
+package simulation
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+var (
+	seedsFlag = flag.Int("seeds", 0, "seeds to run; default: some thousand, fewer with -short")
+	sameSeeds = flag.Int("same", 60, "seeds to run twice")
+	firstSeed = flag.Uint64("seed", 1, "the first of them; with -seeds 1 its trace is logged")
+)
+
+// defaultSeeds is how many seeds a plain `go test` runs.
+func defaultSeeds() int {
+	switch {
+	case raceEnabled:
+		return 150
+	case testing.Short():
+		return 500
+	}
+	return 3000
+}
+
+// required lists what the runs have to meet to be worth anything.
+var required = []string{
+	"opens", "takeovers", "opens that replayed rows", "rows recovered", "rows acknowledged", "fenced calls", "dead entries",
+	"entries put again", "ownership checks", "kills at a request", "snapshots", "refreshes with news", "readers cut off",
+	"recycled entries", "recycled fences", "recycled dead entries", "recycled manifests",
+	"fault after",
+}
+
+// TestSameSeedSameTrace runs seeds twice.
+func TestSameSeedSameTrace(t *testing.T) {
+	for i := range uint64(*sameSeeds) {
+		a, b := simulate(t, *firstSeed+i), simulate(t, *firstSeed+i)
+		if slices.Equal(a.trace.lines, b.trace.lines) {
+			continue
+		}
+		for i, l := range a.trace.lines {
+			if i >= len(b.trace.lines) || b.trace.lines[i] != l {
+				t.Fatalf("seed %d, line %d is %v, and was:\n%v", a.seed, i, b.trace.lines[i:min(i+1, len(b.trace.lines))], a.trace)
+			}
+		}
+	}
+}
+
+// TestMain lets the collector rest: what a run allocates is gone in milliseconds.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// TestSimulation runs the seeds. See the package documentation.
+func TestSimulation(t *testing.T) {
+	n := *seedsFlag
+	if n == 0 {
+		n = defaultSeeds()
+	}
+	met := simulateAll(t, n)
+	if t.Failed() {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(met)) {
+		t.Logf("%-28s %d", k, met[k])
+	}
+	for _, k := range required {
+		if met[k] == 0 && n >= 100 {
+			t.Errorf("%d seeds, and none met this: %s", n, k)
+		}
+	}
+}
+
+// simulateAll runs n seeds, on every core, until one fails.
+func simulateAll(t *testing.T, n int) counts {
+	var (
+		next atomic.Int64
+		mu   sync.Mutex
+		met  = counts{}
+	)
+	t.Run("seeds", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					i := next.Add(1) - 1
+					if i >= int64(n) {
+						return
+					}
+					out := simulate(t, *firstSeed+uint64(i))
+					if n == 1 {
+						t.Log("\n" + out.trace.String())
+					}
+					if out.failure != "" {
+						t.Errorf("%s\nseed %d: %s\nreplay it with -run TestSimulation -seed %d -seeds 1",
+							out.trace, out.seed, out.failure, out.seed)
+						next.Store(int64(n))
+						return
+					}
+					mu.Lock()
+					met.add(out.met)
+					mu.Unlock()
+				}
+			})
+		}
+	})
+	return met
+}

@@ -1,0 +1,70 @@
+//go:build faults
+
+package simulation
+
+import (
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memwal/memwal-go/internal/fault"
+)
+
+// bounds says within how many seeds each fault must be found.
+var bounds = map[string]int{}
+
+// TestSwitches puts one fault after the other back and looks how soon it is found.
+func TestSwitches(t *testing.T) {
+	for _, name := range fault.Names() {
+		t.Run(name, func(t *testing.T) {
+			fault.Set(name, true)
+			defer fault.Set(name, false)
+			bound := bounds[name]
+			if *seedsFlag > 0 {
+				bound = *seedsFlag
+			}
+			found := firstFailure(t, bound)
+			if found == nil {
+				t.Errorf("not found within %d seeds", bound)
+				return
+			}
+			t.Logf("found by seed %d: %s", found.seed, found.failure)
+		})
+	}
+}
+
+// firstFailure runs seeds until one fails, and returns the lowest that does.
+func firstFailure(t *testing.T, bound int) *outcome {
+	var (
+		next, stop atomic.Int64
+		mu         sync.Mutex
+		first      *outcome
+	)
+	stop.Store(int64(bound))
+	t.Run("seeds", func(t *testing.T) {
+		for i := range runtime.GOMAXPROCS(0) {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				for {
+					i := next.Add(1) - 1
+					if i >= stop.Load() {
+						return
+					}
+					out := simulate(t, *firstSeed+uint64(i))
+					if out.failure == "" {
+						continue
+					}
+					mu.Lock()
+					if first == nil || out.seed < first.seed {
+						first = &out
+					}
+					mu.Unlock()
+					stop.Store(min(stop.Load(), i))
+				}
+			})
+		}
+	})
+	return first
+}
