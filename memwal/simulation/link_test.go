@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -137,6 +138,11 @@ func (r *run) plainLink(name string, seed uint64) *link {
 	l := &link{Store: faultstore.New(unclosed{r.disk}, seed), name: name}
 	l.Add(faultstore.Rule{Count: -1, OnApplied: func(q faultstore.Request) {
 		r.trace.add("%s: %s %s: %s", name, q.Op, shortKey(q.Key), short(q.Err))
+		if q.Op == objstore.OpPutIfAbsent && q.Err == nil {
+			if err := r.oracle.landed(q.Key); err != nil {
+				panic(err) // it was made a moment ago
+			}
+		}
 	}})
 	r.links = append(r.links, l)
 	return l
@@ -158,6 +164,21 @@ func (l *link) count(c counts) {
 		c["requests"] += 1
 		_ = q
 	}
+}
+
+// sending counts the entries and fences on the wire, and those of them whose place
+// somebody else has taken.
+func (r *run) sending(l *link) (n, late int) {
+	for _, q := range l.Parked() {
+		if q.Applied || q.Op != objstore.OpPutIfAbsent || !strings.HasPrefix(q.Key, walDir) {
+			continue
+		}
+		n++
+		if _, err := r.disk.Head(context.Background(), q.Key); err == nil {
+			late++
+		}
+	}
+	return n, late
 }
 
 // shortKey is a key as a person reads it.

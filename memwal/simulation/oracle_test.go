@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memwal"
 	"github.com/memwal/memwal-go/objstore"
@@ -18,11 +20,13 @@ import (
 type oracle struct {
 	disk objstore.Store
 
-	// mu guards what the recycler reads: entries.
+	// mu guards what the recycler reads, and what requests tell when they are applied.
 	mu      sync.Mutex
-	entries []logEntry // by position, from 1
-	rows    []row      // of the live ones: the shard's history, by ordinal
-	epochs  []uint64   // of their entries
+	entries []logEntry        // by position, from 1
+	claimed uint64            // the highest epoch in a manifest
+	beaten  map[uint64]uint64 // by epoch whose fence stood: the highest one claimed by then, if higher
+	rows    []row             // of the live ones: the shard's history, by ordinal
+	epochs  []uint64          // of their entries
 
 	issued map[int64]issue // by n
 	seen   map[int64]bool  // n that are in the history
@@ -56,7 +60,7 @@ type ack struct {
 func newOracle(disk objstore.Store) *oracle {
 	return &oracle{
 		disk: disk, issued: map[int64]issue{}, seen: map[int64]bool{}, last: map[int]int64{},
-		acked: map[uint64]ack{}, floors: map[uint64]uint64{0: 0},
+		acked: map[uint64]ack{}, floors: map[uint64]uint64{0: 0}, beaten: map[uint64]uint64{},
 	}
 }
 
@@ -182,6 +186,44 @@ func (o *oracle) floorsFor(durable, above uint64) []wal.Tuple {
 		}
 	}
 	return found
+}
+
+// landed takes in that an object was created.
+func (o *oracle) landed(key string) error {
+	data, err := o.disk.Get(context.Background(), key)
+	if err != nil {
+		return nil // and is gone again
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case strings.HasPrefix(key, manifestDir):
+		m, err := manifest.Decode(data)
+		if err != nil {
+			return err
+		}
+		o.claimed = max(o.claimed, m.Epoch)
+	case strings.HasPrefix(key, walDir):
+		h, err := wal.DecodeHeader(data)
+		if err != nil {
+			return err
+		}
+		if h.Fence && o.claimed > h.Epoch {
+			o.beaten[h.Epoch] = o.claimed
+		}
+	}
+	return nil
+}
+
+// checkClaim is called when an open has returned: nobody had claimed the shard after
+// it, before its fence stood.
+func (o *oracle) checkClaim(epoch uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if by := o.beaten[epoch]; by > 0 {
+		return fmt.Errorf("an open of epoch %d returned, but epoch %d was claimed before its fence stood", epoch, by)
+	}
+	return nil
 }
 
 // verdict says what is known of an object at a position. What was put where an

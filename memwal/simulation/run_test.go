@@ -51,6 +51,7 @@ type run struct {
 	trace  trace
 	met    counts
 	failed string // the first violation
+	ending bool   // all is let go, faults are over
 
 	disk    objstore.Store // what is really there
 	oracle  *oracle
@@ -67,13 +68,33 @@ type run struct {
 	opens   int   // incarnations so far
 }
 
-// pace is how often who acts, of 100 steps; the rest is the writers'.
+// pace is how often who acts. The first are shares of 100 steps, the rest of which
+// is the writers'; the next, of 100 steps of a writer.
 type pace struct {
 	readers  int
 	recycler int
-	ghosts   int  // puts of the dead
-	floor    int  // of a writer's steps: it moves the floor
-	stretch  bool // writers act one at a time, for some steps each, while the others stall
+	ghosts   int // puts of the dead
+	naps     int // up to seconds pass
+	nights   int // up to hours pass
+
+	crash int // it crashes, while several puts are on the wire; else it does so once in 100
+	floor int // it moves the floor, up to 10
+
+	stretch int // writers act one at a time, for about so many steps each, while the others stall; 0: in turns
+}
+
+// paces are some that are good at different things.
+var paces = []struct {
+	name string
+	pace
+}{
+	{"even", pace{readers: 20, recycler: 8, ghosts: 5, naps: 5, nights: 1, crash: 1, floor: 3}},
+	{"stretches", pace{readers: 20, recycler: 8, ghosts: 5, naps: 5, nights: 1, crash: 1, floor: 3, stretch: 25}},
+	// Many die with puts on the wire, which land later, and what they leave behind is
+	// recycled soon.
+	{"haunted", pace{readers: 5, recycler: 15, ghosts: 10, naps: 2, crash: 10, floor: 8, stretch: 50}},
+	// Requests outlast all that is kept.
+	{"slow", pace{readers: 5, recycler: 15, ghosts: 3, naps: 3, nights: 4, crash: 1, floor: 8, stretch: 50}},
 }
 
 // reply is what a call came back with. Several that come at once are taken in the order
@@ -108,13 +129,11 @@ func newRun(ctx context.Context, seed uint64) *run {
 	disk := objstore.NewMemory()
 	r := &run{
 		ctx: ctx, seed: seed, rand: rng, disk: disk, oracle: newOracle(disk),
-		keyed: rng.IntN(2) == 0, slow: rng.IntN(2) == 0,
+		keyed:   rng.IntN(2) == 0,
 		replies: make(chan reply, 1000), met: counts{},
 	}
-	r.pace = pace{
-		readers: 20, recycler: []int{4, 8, 20}[rng.IntN(3)], ghosts: []int{2, 5, 15}[rng.IntN(3)],
-		floor: []int{3, 10}[rng.IntN(2)], stretch: rng.IntN(2) == 0,
-	}
+	choice := paces[rng.IntN(len(paces))]
+	r.pace, r.slow = choice.pace, choice.nights > 0 && rng.IntN(2) == 0 || choice.name == "slow"
 	if rng.IntN(5) == 0 {
 		r.lies = lie(1 + rng.IntN(int(lastLie)))
 	}
@@ -132,6 +151,10 @@ func newRun(ctx context.Context, seed uint64) *run {
 			MaxAttempts: int(pick(2, 3, 6)), RequestTimeout: 10 * time.Second, Rand: func() float64 { return 0.5 }, OnRetry: apart,
 		},
 	}
+	if choice.name == "haunted" {
+		r.base.FlushBytes, r.base.MaxEntryBytes = 1, 1
+		r.base.MaxInFlight = int(pick(2, 4))
+	}
 	if r.slow { // a request may wait longer than anything is kept
 		r.base.Retry.RequestTimeout = time.Duration(pick(10, 3600, 2*3600)) * time.Second
 		r.base.Retry.MaxElapsed = 12 * time.Hour
@@ -140,7 +163,11 @@ func newRun(ctx context.Context, seed uint64) *run {
 	if r.keyed {
 		r.base.PrimaryKey = []string{"id"}
 	}
-	for i := range 1 + rng.IntN(3) {
+	writers := 1 + rng.IntN(3)
+	if r.pace.stretch > 25 {
+		writers = 2 + rng.IntN(2)
+	}
+	for i := range writers {
 		w := &writer{name: fmt.Sprintf("W%d", i)}
 		w.io = r.connect(w.name)
 		r.writers = append(r.writers, w)
@@ -151,8 +178,8 @@ func newRun(ctx context.Context, seed uint64) *run {
 		r.readers = append(r.readers, v)
 	}
 	r.janitor = &recycler{io: r.connect("J")}
-	r.trace.add("seed %d: keyed %t, slow %t, lies %v, pace %+v, %d writers, %d readers, %d in flight, owner checked after %v, requests time out after %v",
-		seed, r.keyed, r.slow, r.lies, r.pace, len(r.writers), len(r.readers), r.base.MaxInFlight, r.base.OwnershipCheckAfter, r.base.Retry.RequestTimeout)
+	r.trace.add("seed %d: keyed %t, slow %t, lies %v, %s, %d writers, %d readers, %d in flight, owner checked after %v, requests time out after %v",
+		seed, r.keyed, r.slow, r.lies, choice.name, len(r.writers), len(r.readers), r.base.MaxInFlight, r.base.OwnershipCheckAfter, r.base.Retry.RequestTimeout)
 	return r
 }
 
@@ -265,18 +292,31 @@ func (r *run) step() {
 				break
 			}
 		}
-	case turn(5):
+	case turn(r.pace.naps):
 		r.sleep(time.Millisecond, 50*time.Millisecond, 200*time.Millisecond, 2*time.Second)
-	case turn(2) && (r.slow || r.rand.IntN(6) == 0):
+	case turn(r.pace.nights) && (r.slow || r.rand.IntN(6) == 0):
 		r.sleep(11*time.Second, 45*time.Second, 5*time.Minute, time.Hour, 3*time.Hour)
-	case !r.pace.stretch:
+	case r.pace.stretch == 0:
 		r.stepWriter(r.writers[r.rand.IntN(len(r.writers))])
 	default:
-		if r.focus == nil || r.rand.IntN(25) == 0 {
+		if r.focus == nil || r.leaves(r.focus) {
 			r.focus = r.writers[r.rand.IntN(len(r.writers))]
 		}
 		r.stepWriter(r.focus)
 	}
+}
+
+// leaves says whether a writer's stretch ends. It does so rather while it has a put on
+// the wire, and rather still when that comes too late: this is what the guards are for.
+func (r *run) leaves(p *writer) bool {
+	n, late := r.sending(p.io)
+	switch {
+	case late > 0:
+		return r.rand.IntN(4) == 0
+	case n > 0:
+		return r.rand.IntN(r.pace.stretch) == 0
+	}
+	return r.rand.IntN(2*r.pace.stretch) == 0
 }
 
 func (r *run) sleep(choices ...time.Duration) {
@@ -304,6 +344,7 @@ func (r *run) release(io *link, most int) {
 // finish lets go of everything, and then opens the shard again, in peace.
 func (r *run) finish() {
 	r.trace.end()
+	r.ending = true
 	for _, w := range r.writers {
 		r.crash(w)
 	}

@@ -35,8 +35,13 @@ var required = []string{
 	"opens", "takeovers", "opens that replayed rows", "rows recovered", "rows acknowledged", "fenced calls", "dead entries",
 	"entries put again", "ownership checks", "kills at a request", "snapshots", "refreshes with news", "readers cut off",
 	"recycled entries", "recycled fences", "recycled dead entries", "recycled manifests",
-	"fault after",
+	"fault after", "fault delay", "fault duplicate", "fault late", "fault truncate", "fault ignore-condition",
+	"fault unordered-list", "fault doubled-list", "fault short-list", "fault truncated-list",
+	"fault status-403", "fault status-404", "fault status-409", "fault status-412", "fault status-429", "fault status-500", "fault status-503",
 }
+
+// enoughSeeds meet all of it, and more than once.
+const enoughSeeds = 400
 
 // TestSameSeedSameTrace runs seeds twice.
 func TestSameSeedSameTrace(t *testing.T) {
@@ -73,7 +78,7 @@ func TestSimulation(t *testing.T) {
 		t.Logf("%-28s %d", k, met[k])
 	}
 	for _, k := range required {
-		if met[k] == 0 && n >= 100 {
+		if met[k] == 0 && n >= enoughSeeds {
 			t.Errorf("%d seeds, and none met this: %s", n, k)
 		}
 	}

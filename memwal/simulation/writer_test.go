@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"testing/synctest"
 
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/memwal"
@@ -35,6 +36,7 @@ type ticket struct {
 	*memwal.Ticket
 	rows  []row
 	epoch uint64 // of the writer, which may have ended since
+	io    *link  // its way to the store
 }
 
 // stepWriter lets a writer do something.
@@ -48,52 +50,57 @@ func (r *run) stepWriter(p *writer) {
 		p.stalled--
 		return
 	}
-	switch n := r.rand.IntN(100); {
-	case n < 58: // the likeliest: some requests go on
-		io := p.io
-		if n := r.rand.IntN(1 + 2*len(p.sides)); n < len(p.sides) {
-			io = p.sides[n]
-		}
-		r.release(io, 6)
-	case n < 60:
+	n := r.rand.IntN(100)
+	turn := func(share int) bool {
+		n -= share
+		return n < 0
+	}
+	switch {
+	case turn(2):
 		p.stalled = r.rand.IntN(25)
 		if r.slow {
 			p.stalled *= 1 + r.rand.IntN(3)
 		}
 		r.trace.add("%s stalls for %d steps", p.name, p.stalled)
-	case n < 61:
+	case turn(r.crashes(p)):
 		r.crash(p)
-	case n < 62:
+	case turn(1):
 		switch {
 		case r.rand.IntN(4) == 0:
 			r.setStatus(p)
 		case r.rand.IntN(10) == 0:
 			r.openUnusable(p)
 		}
-	case p.w == nil && !p.opening:
+	case p.w == nil && !p.opening && turn(30):
 		r.open(p)
 	case p.w == nil:
-		p.io.ReleaseOne()
-	case n < 86:
+		r.release(p.io, 6)
+	case turn(25):
 		r.put(p)
-	case n < 88:
+	case turn(1):
 		w := p.w
 		r.async(p, p.io, "flush", func(ctx context.Context) error { return w.Flush(ctx) })
-	case n < 89:
+	case turn(1):
 		w := p.w
 		r.async(p, p.io, "rotate", func(ctx context.Context) error { return w.Rotate(ctx) })
-	case n < 90:
+	case turn(1):
 		r.close(p)
-	case n < 90+r.pace.floor && n < 97:
+	case turn(r.pace.floor):
 		r.moveFloor(p)
-	case n < 98:
+	case turn(3):
 		r.read(p)
-	default:
+	case turn(2):
 		for _, s := range p.snaps { // answers do not change
 			r.must(r.oracle.checkSnapshot(s, p.first, r.keyed))
 			s.Close()
 		}
 		p.snaps = nil
+	default: // the likeliest: some requests go on
+		io := p.io
+		if n := r.rand.IntN(1 + 2*len(p.sides)); n < len(p.sides) {
+			io = p.sides[n]
+		}
+		r.release(io, 6)
 	}
 }
 
@@ -162,6 +169,8 @@ func (r *run) openUnusable(p *writer) {
 		w, err := memwal.Open(ctx, io, shard, tableSchema, &o)
 		if err == nil {
 			_ = w.Abort()
+		}
+		if err == nil && !r.ending {
 			err = errors.New("a store that ignores conditions was accepted")
 		}
 		return err
@@ -173,6 +182,7 @@ func (r *run) openUnusable(p *writer) {
 func (r *run) checkOpened(p *writer) {
 	st := p.w.Stats()
 	p.epoch = st.Epoch
+	r.must(r.oracle.checkClaim(p.epoch))
 	if st.Open.Rows > 0 {
 		r.met["opens that replayed rows"]++
 	}
@@ -206,6 +216,14 @@ func (r *run) isFloor(next uint64) bool {
 	return false
 }
 
+// crashes is the chance, of 100, that p crashes now.
+func (r *run) crashes(p *writer) int {
+	if n, _ := r.sending(p.io); n > 1 {
+		return r.pace.crash // it leaves a hole behind
+	}
+	return 1
+}
+
 // crash ends p without a word. Its puts on the wire may land at any time.
 func (r *run) crash(p *writer) {
 	r.trace.add("%s.%d crashes", p.name, p.run)
@@ -214,6 +232,10 @@ func (r *run) crash(p *writer) {
 	}
 	r.drop(p, func(w *memwal.Writer) { _ = w.Abort() })
 	p.run, p.ctx, p.opening = -1, nil, false
+	for range r.rand.IntN(4) { // some of them do at once
+		p.io.ReleaseOne()
+		synctest.Wait()
+	}
 	r.ghosts = append(append(r.ghosts, p.io), p.sides...)
 	p.io, p.sides = r.connect(p.name), nil
 }
@@ -287,7 +309,7 @@ func (r *run) put(p *writer) {
 		return
 	}
 	r.met["rows put"] += len(rows)
-	p.tickets = append(p.tickets, ticket{t, rows, p.epoch})
+	p.tickets = append(p.tickets, ticket{t, rows, p.epoch, p.io})
 }
 
 // collect looks at the tickets of p whose outcome is known.
@@ -299,7 +321,7 @@ func (r *run) collect(p *writer) {
 			return false
 		}
 		if err := t.Err(); err != nil {
-			r.explained(p.io, "put", err)
+			r.explained(t.io, "put", err)
 			return true
 		}
 		r.trace.add("%s.%d: rows %d+%d are acknowledged", p.name, p.run, t.FirstRow(), len(t.rows))
