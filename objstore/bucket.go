@@ -23,6 +23,11 @@ type bucket struct {
 // not tell a request that may have been applied from one that was not, so every
 // failure of a write that is not an answer counts as ambiguous.
 //
+// The client libraries of Google and Azure retry by themselves, below the
+// driver and out of our sight, conditional puts as well. An [ErrExists] may
+// then be the answer to a first put whose reply was lost, as it may be after
+// [WithRetry]: read the object. Who makes the client can turn that off.
+//
 // gocloud's own local folder driver neither syncs what it writes nor keeps that
 // promise among processes: use [NewFolder].
 func NewBucket(b *blob.Bucket, prefix string) Store { return newBucket(b, prefix, false) }

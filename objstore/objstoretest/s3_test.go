@@ -48,7 +48,10 @@ func TestS05_SDKDoesNotRetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := objstoretest.StartS3(t)
-			client := srv.Client(func(o *s3.Options) { o.Retryer = retry.NewStandard() })
+			client := srv.Client(func(o *s3.Options) {
+				o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) { o.MaxBackoff = time.Millisecond })
+				o.RetryMaxAttempts = 3 // ours is 1, and would win
+			})
 			s := objstore.NewS3(client, objstoretest.S3Bucket, "", nil)
 			if _, err := s.PutIfAbsent(t.Context(), "before", content); err != nil { // the connection is not new
 				t.Fatal(err)
