@@ -33,6 +33,9 @@ type round struct {
 	shard   uuid.UUID
 	rows    workload
 	options memwal.Options
+	// processes are the writers. In some rounds there are fewer, so that a
+	// writer has time.
+	processes int
 
 	ledger        ledger
 	claims, seals rivals
@@ -59,6 +62,10 @@ func (s *soak) newRound(number int, length time.Duration) *round {
 		rows: workload{seed: seed, keyed: number%2 == 1}, options: s.c.Options,
 	}
 	r.mu.rand = rng
+	r.processes = s.c.Writers
+	if number%3 == 2 {
+		r.processes = 1 + rng.IntN(r.processes)
+	}
 	o := &r.options
 	if r.rows.keyed {
 		o.PrimaryKey = []string{"id"}
@@ -163,6 +170,20 @@ func (r *round) run(ctx context.Context) error {
 	}
 }
 
+// ended counts what a writer, or an Open, was ended by.
+func (r *round) ended(err error) {
+	r.s.count(func(f *Figures) {
+		switch {
+		case errors.Is(err, memwal.ErrFenced):
+			f.Fenced++
+		case errors.Is(err, memwal.ErrSealed):
+			f.RefusedSealed++
+		case errors.Is(err, faultstore.ErrInjected), errors.Is(err, objstore.ErrAmbiguous), errors.Is(err, memwal.ErrCorrupt):
+			f.GaveUp++
+		}
+	})
+}
+
 // use runs all participants until ctx ends, and lets everything land that is on
 // its way.
 func (r *round) use(ctx context.Context) {
@@ -174,7 +195,7 @@ func (r *round) use(ctx context.Context) {
 			}
 		})
 	}
-	for range r.s.c.Writers {
+	for range r.processes {
 		start((&process{r: r, io: r.connect(), rand: r.rng()}).run)
 	}
 	for range r.s.c.Readers {

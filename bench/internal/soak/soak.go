@@ -45,6 +45,7 @@ type Figures struct {
 	Opens         int64 `json:"opens"`
 	Takeovers     int64 `json:"takeovers"` // opens that took the shard from an open writer
 	Fenced        int64 `json:"fenced"`    // writers that were, and opens
+	GaveUp        int64 `json:"gave_up"`   // writers and opens ended by faults of the store
 	RefusedSealed int64 `json:"refused_sealed"`
 	Closes        int64 `json:"closes"`
 	Kills         int64 `json:"kills"`

@@ -104,14 +104,7 @@ func (p *process) live(ctx context.Context) error {
 		p.io = p.r.connect()
 	}
 	if err != nil {
-		p.r.s.count(func(f *Figures) {
-			switch {
-			case errors.Is(err, memwal.ErrFenced):
-				f.Fenced++
-			case errors.Is(err, memwal.ErrSealed):
-				f.RefusedSealed++
-			}
-		})
+		p.r.ended(err)
 		return p.r.explain("open", err, x)
 	}
 	s, err := p.begin(w, x)
@@ -235,8 +228,11 @@ func (s *session) run(ctx context.Context, how ending, die func()) error {
 
 // lifetime is how long the writer is used.
 func (p *process) lifetime(how ending) time.Duration {
-	if how == stays || how == killed { // somebody else ends it
+	switch how {
+	case stays, killed: // somebody else ends it
 		return 3 * time.Second
+	case stalls, killedLate: // before somebody else does
+		return p.between(0, 100*time.Millisecond)
 	}
 	return p.between(10*time.Millisecond, 800*time.Millisecond)
 }
@@ -451,9 +447,7 @@ func (s *session) dieWithPutsOnTheWire(ctx context.Context, die func()) error {
 
 // staysFailed checks that a writer that has failed goes on failing.
 func (s *session) staysFailed() error {
-	if errors.Is(s.err, memwal.ErrFenced) {
-		s.r.s.count(func(f *Figures) { f.Fenced++ })
-	}
+	s.r.ended(s.err)
 	if s.w.Err() == nil {
 		return violated("a call failed, and the writer says that it goes on: %v", s.err)
 	}
@@ -472,9 +466,7 @@ func (s *session) staysFailed() error {
 func (s *session) close() error {
 	err := s.w.Close(context.Background())
 	if err != nil {
-		if errors.Is(err, memwal.ErrFenced) {
-			s.r.s.count(func(f *Figures) { f.Fenced++ })
-		}
+		s.r.ended(err)
 		return errors.Join(s.explain("close", err), s.leave())
 	}
 	if err := s.leave(); err != nil {
