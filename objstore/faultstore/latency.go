@@ -52,8 +52,7 @@ func (l Latency) transfer(n int64) time.Duration {
 // a get returns after.
 func (s *Store) SetLatency(l Latency, ops ...objstore.Op) {
 	if len(ops) == 0 {
-		ops = []objstore.Op{objstore.OpGet, objstore.OpGetRange, objstore.OpHead, objstore.OpList,
-			objstore.OpPutIfAbsent, objstore.OpPut, objstore.OpDelete}
+		ops = allOps
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	fnvPrime  uint64 = 1099511628211
 )
 
-func fnv(h uint64, s string) uint64 {
+func fnv1a(h uint64, s string) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * fnvPrime
 	}
@@ -27,9 +27,9 @@ func fnv(h uint64, s string) uint64 {
 
 // hash is that of the kind and the key alone.
 func (k opKey) hash() uint64 {
-	h := fnv(fnvOffset, string(k.op))
-	h = fnv(h, "\x00")
-	return fnv(fnv(h, k.key), "\x00")
+	h := fnv1a(fnvOffset, string(k.op))
+	h = fnv1a(h, "\x00")
+	return fnv1a(fnv1a(h, k.key), "\x00")
 }
 
 // hashNth continues the hash of kind and key.
@@ -54,7 +54,7 @@ func (c *call) random() *rand.Rand {
 // on the other objects, so that one that comes or goes meanwhile changes nothing
 // about the rest. use tells draws for different purposes apart.
 func (c *call) drawFor(use, key string) uint64 {
-	h := fnv(fnv(fnv(c.hash, "\x00"), use), key)
+	h := fnv1a(fnv1a(fnv1a(c.hash, "\x00"), use), key)
 	return mix(mix(h) ^ c.s.seed)
 }
 
