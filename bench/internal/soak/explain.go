@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/memwal/memwal-go/memwal"
-	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/objstore/faultstore"
 )
 
@@ -87,7 +86,7 @@ func (r *round) explain(call string, err error, x excuse) error {
 		is(memwal.ErrFenced) && r.claims.since(x.claim),
 		is(memwal.ErrSealed) && r.seals.since(x.seal),
 		(faulty || x.stalled) && is(context.DeadlineExceeded),
-		faulty && is(faultstore.ErrInjected, objstore.ErrAmbiguous),
+		faulty && is(faultstore.ErrInjected),
 		truncates(r.s.c.Faults) && is(memwal.ErrCorrupt):
 		return nil
 	}

@@ -178,7 +178,7 @@ func (r *round) ended(err error) {
 			f.Fenced++
 		case errors.Is(err, memwal.ErrSealed):
 			f.RefusedSealed++
-		case errors.Is(err, faultstore.ErrInjected), errors.Is(err, objstore.ErrAmbiguous), errors.Is(err, memwal.ErrCorrupt):
+		case errors.Is(err, faultstore.ErrInjected), errors.Is(err, memwal.ErrCorrupt):
 			f.GaveUp++
 		}
 	})
