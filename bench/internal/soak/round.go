@@ -74,7 +74,7 @@ func (s *soak) newRound(number int, length time.Duration) *round {
 	draw(rng, &o.FlushInterval, time.Millisecond, 5*time.Millisecond, 20*time.Millisecond)
 	draw(rng, &o.FlushBytes, 1, 4<<10, 64<<10)
 	draw(rng, &o.MaxEntryBytes, 1, 4<<10, 1<<20)
-	draw(rng, &o.MaxInFlight, 1, 2, 4, 8)
+	draw(rng, &o.MaxInFlight, 1, 4, 8, 16)
 	draw(rng, &o.Compression, memwal.CompressionNone, memwal.CompressionLZ4, memwal.CompressionZstd)
 	draw(rng, &o.MaxMemtableRows, 500, 4000, 1<<20)
 	draw(rng, &o.ReplayBytes, 1, 64<<10, 64<<20)

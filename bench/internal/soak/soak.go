@@ -22,8 +22,8 @@ type Config struct {
 	// Store is where shards go; it stays the caller's to close.
 	Store    objstore.Store
 	Duration time.Duration
-	// Round is how long a shard is used. 0: a tenth of Duration, from a second to
-	// twenty.
+	// Round is how long a shard is used. 0: a fifth of Duration, from a second to
+	// ten.
 	Round            time.Duration
 	Seed             uint64
 	Writers, Readers int
@@ -107,7 +107,7 @@ func Run(ctx context.Context, c Config) (Figures, error) {
 	s.mu.rand = rand.New(rand.NewPCG(c.Seed, 0))
 	length := c.Round
 	if length <= 0 {
-		length = min(max(c.Duration/10, time.Second), 20*time.Second)
+		length = min(max(c.Duration/5, time.Second), 10*time.Second)
 	}
 	start := time.Now()
 	for number := 1; ctx.Err() == nil; number++ {

@@ -69,7 +69,7 @@ type process struct {
 // run goes on until ctx ends. An error is a violation.
 func (p *process) run(ctx context.Context) error {
 	for {
-		wait(ctx, p.between(time.Millisecond, p.r.length/10))
+		wait(ctx, p.between(time.Millisecond, p.r.length/20))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -268,7 +268,7 @@ func (s *session) work(ctx context.Context) error {
 		if err := s.step(); err != nil {
 			return err
 		}
-		pause := s.p.between(0, 12*time.Millisecond)
+		pause := s.p.between(0, 6*time.Millisecond)
 		if issued, _ := s.r.ledger.sums(); issued > roundRows {
 			pause += 200 * time.Millisecond // it stays small enough to be checked
 		}
@@ -432,12 +432,16 @@ func (s *session) dieWithPutsOnTheWire(ctx context.Context, die func()) error {
 		if err = s.putAsync(); err != nil || s.err != nil {
 			break
 		}
-		time.Sleep(s.p.between(0, 10*time.Millisecond))
+		// A freeze makes an entry of it, so that several are on the wire.
+		if rerr := s.w.Rotate(context.Background()); rerr != nil {
+			err = s.fail("rotate", rerr)
+			break
+		}
 	}
 	time.Sleep(s.p.between(0, 50*time.Millisecond))
 	s.kill(s.w, die)
 	s.p.io = s.r.connect()
-	d := s.p.between(0, 1500*time.Millisecond)
+	d := time.Duration(s.p.rand.Int64N(int64(1500 * time.Millisecond))) // often after the next open
 	s.r.background.Go(func() {
 		wait(ctx, d)
 		release()
