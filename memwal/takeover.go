@@ -234,7 +234,26 @@ func (t *takeover) certain(ctx context.Context, err error, m *manifest.Manifest)
 	case now.RowsFloor() != m.RowsFloor():
 		return fmt.Errorf("%w: its floor moved while its log was read", errStartOver)
 	}
-	return err
+	return stillMissing(ctx, t.store, t.dirs.wal, err)
+}
+
+// stillMissing looks once more for the object that a HoleError misses: a store, or
+// a proxy before it, may have said "absent" of what it has. A hole sends the user
+// to a backup, so one answer is not enough. If the object is there, all starts
+// over with another listing.
+func stillMissing(ctx context.Context, store objstore.Reader, dir string, err error) error {
+	hole, ok := errors.AsType[*HoleError](err)
+	if !ok {
+		return err
+	}
+	_, failed := store.Head(ctx, dir+wal.Name(hole.Position))
+	switch {
+	case failed == nil:
+		return fmt.Errorf("%w: WAL entry %d was absent, and is there", errStartOver, hole.Position)
+	case errors.Is(failed, objstore.ErrNotExist):
+		return err
+	}
+	return fmt.Errorf("look for WAL entry %d again: %w", hole.Position, failed)
 }
 
 func boundsOf(m *manifest.Manifest) replay.Bounds {

@@ -252,6 +252,63 @@ func TestS01_VersionVanishesAfterList(t *testing.T) {
 	}
 }
 
+// TestS04_ListingOrderChangesNothing, nor do objects that are listed twice, pages
+// of others, or files of other programs.
+func TestS04_ListingOrderChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	l := w.log()
+	own := w.claim(l).Owner()
+	for range 40 {
+		w.update(l, own, "a")
+	}
+	for _, v := range []uint64{3, 4, 11} { // recycled, or by an operator
+		w.delete(v)
+	}
+	for _, name := range []string{
+		Name(0), Name(99) + ".tmp", "old/" + Name(98), "README", "97.binpb", strings.Repeat("1", 64), hintName + "~", strings.ToUpper(Name(96)),
+	} {
+		if err := w.mem.Put(t.Context(), dir+name, objstore.Body{[]byte("not ours")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range []string{"_mem_wal/s2/manifest/", "_mem_wal/s/manifest2/", "_mem_wal/s/wal/"} {
+		if err := w.mem.Put(t.Context(), other+Name(90), objstore.Body{[]byte("not ours")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := w.newest(l)
+	if want.Version != 41 || want.oldest != 12 {
+		t.Fatalf("newest is %d, reached from %d on; want 41, from 12 on", want.Version, want.oldest)
+	}
+	versions := w.versions()
+	if len(versions) != 38 || !slices.IsSorted(versions) {
+		t.Fatalf("versions %v", versions)
+	}
+	for seed := range uint64(20) {
+		f := faultstore.New(w.mem, seed)
+		f.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpList}, Count: -1, Shuffle: true})
+		shuffled := New(f, dir, &Options{Now: w.now})
+		if got, err := shuffled.versions(t.Context()); err != nil || !slices.Equal(got, versions) {
+			t.Fatalf("seed %d: versions %v, %v\nwant %v", seed, got, err, versions)
+		}
+		if got := w.newest(shuffled); !equal(got, want) || got.oldest != want.oldest {
+			t.Errorf("seed %d: newest is %d, reached from %d on", seed, got.Version, got.oldest)
+		}
+		if err := shuffled.Check(t.Context(), own); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		if got := f.Injected(); got[faultstore.FaultUnorderedList] != 3 || got[faultstore.FaultDoubledList] != 3 {
+			t.Errorf("seed %d: the listings were not in disorder: %v", seed, got)
+		}
+		// A listing that breaks off is no listing.
+		f.Clear()
+		f.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpList}, Shuffle: true, After: faultstore.Status(500)})
+		if got, err := shuffled.Newest(t.Context()); err == nil {
+			t.Errorf("half a listing gave version %d", got.Version)
+		}
+	}
+}
+
 // F05: the hint may be missing, stale or garbage.
 func TestF05_HintIsNotNeeded(t *testing.T) {
 	w := newWorld(t)

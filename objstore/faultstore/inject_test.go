@@ -107,10 +107,10 @@ func TestInjectedCountsWhatActed(t *testing.T) {
 			_, _ = s.PutIfAbsent(context.Background(), "new", body)
 			_, _ = s.PutIfAbsent(context.Background(), "there", body) // not applied: it exists
 			_ = s.Delete(context.Background(), "absent")
-			_ = s.Delete(ended, "there")                                   // never sent
-			_, _ = s.Head(context.Background(), "there")                   // After alone
-			if err := s.Put(context.Background(), "x", body); err == nil { // fails before
-				t.Error("no 503")
+			_ = s.Delete(ended, "there")                                                               // never sent
+			_, _ = s.Head(context.Background(), "there")                                               // After alone
+			if err := s.Put(context.Background(), "x", body); !errors.Is(err, objstore.ErrThrottled) { // fails before
+				t.Errorf("put: %v, want status 503", err)
 			}
 		}, counts{faultstore.FaultLate: 2, faultstore.FaultAfter: 1, "status-503": 1}},
 	} {
@@ -178,6 +178,46 @@ func TestS06_LatePut(t *testing.T) {
 			t.Errorf("landed %+v, log: %+v", landed, log)
 		}
 		injected(t, s, map[faultstore.Fault]int{faultstore.FaultLate: 1})
+	})
+}
+
+// TestFirstRuleWins, step by step.
+func TestFirstRuleWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := faultstore.New(objstore.NewMemory(), 1)
+		first, second := errors.New("first"), errors.New("second")
+		s.Add(
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpDelete}, Count: -1, Before: first},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpPut}, Count: -1, Late: time.Second},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Count: -1, Truncate: 2, Delay: time.Second},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpHead}, Count: -1, After: first},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpList}, Count: -1, Drop: 1},
+		)
+		s.Add(
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpDelete}, Count: -1, Before: second},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpPut}, Count: -1, Late: time.Hour},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Count: -1, Truncate: 5, Delay: time.Hour},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpHead}, Count: -1, After: second},
+			faultstore.Rule{Ops: []objstore.Op{objstore.OpList}, Count: -1, Drop: 1e-9},
+		)
+		start := time.Now()
+		_ = s.Put(t.Context(), "k/1", body)
+		s.Wait()
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("late by %v", d)
+		}
+		if data, err := s.Get(t.Context(), "k/1"); string(data) != "01234567" || err != nil || time.Since(start) != 2*time.Second {
+			t.Errorf("%q, %v, %v", data, err, time.Since(start))
+		}
+		if _, err := s.Head(t.Context(), "k/1"); !errors.Is(err, first) {
+			t.Error(err)
+		}
+		if err := s.Delete(t.Context(), "k/1"); !errors.Is(err, first) {
+			t.Error(err)
+		}
+		if keys, err := keysOf(t, s); len(keys) != 0 || err != nil {
+			t.Errorf("%q, %v", keys, err)
+		}
 	})
 }
 

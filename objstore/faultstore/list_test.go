@@ -77,21 +77,46 @@ func TestShuffledListing(t *testing.T) {
 	}
 }
 
-// TestShuffleCounts: what nobody saw does not count.
+// TestShuffleCounts: a listing that came in order after all, or without doubles,
+// does not count, nor does what nobody saw.
 func TestShuffleCounts(t *testing.T) {
-	s := filled(t, 1, 1)
-	s.Add(faultstore.Rule{Count: -1, Shuffle: true, Drop: 0})
-	twice := 0
-	for range 40 {
-		keys, _ := keysOf(t, s)
-		if len(keys) == 2 {
-			twice++
+	for n := range 4 {
+		s := filled(t, 1, n)
+		s.Add(faultstore.Rule{Count: -1, Shuffle: true})
+		want := map[faultstore.Fault]int{}
+		for range 60 {
+			keys, err := keysOf(t, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var once []string
+			for _, k := range keys {
+				if !slices.Contains(once, k) {
+					once = append(once, k)
+				}
+			}
+			if len(once) < len(keys) {
+				want[faultstore.FaultDoubledList]++
+			}
+			if !slices.IsSorted(once) {
+				want[faultstore.FaultUnorderedList]++
+			}
+		}
+		injected(t, s, want)
+		if n == 3 && (want[faultstore.FaultDoubledList] < 10 || want[faultstore.FaultUnorderedList] < 30 || want[faultstore.FaultUnorderedList] > 58) {
+			t.Errorf("of 60 listings: %v", want)
 		}
 	}
-	if twice < 3 || twice > 20 {
-		t.Errorf("doubled %d times of 40", twice)
+	s := filled(t, 1, 40)
+	s.Add(faultstore.Rule{Count: -1, Shuffle: true})
+	for range 100 {
+		for range s.List(t.Context(), "k/") {
+			break
+		}
 	}
-	injected(t, s, map[faultstore.Fault]int{faultstore.FaultDoubledList: twice})
+	if got := s.Injected(); got[faultstore.FaultDoubledList] != 0 || got[faultstore.FaultUnorderedList] > 99 {
+		t.Errorf("of 100 listings that were left after one object: %v", got)
+	}
 	s = filled(t, 1, 0)
 	s.Add(faultstore.Rule{Count: -1, Shuffle: true, Drop: 1, Truncate: 1})
 	if keys, err := keysOf(t, s); len(keys) != 0 || err != nil {
@@ -102,12 +127,17 @@ func TestShuffleCounts(t *testing.T) {
 
 func TestShortListing(t *testing.T) {
 	list := func(objects int) [][]string {
-		s := filled(t, 5, objects)
+		s := filled(t, 5, 100)
+		if objects < 100 {
+			if err := s.Inner().Delete(t.Context(), "k/00"); err != nil {
+				t.Fatal(err)
+			}
+		}
 		s.Add(faultstore.Rule{Count: -1, Drop: 0.25})
 		var all [][]string
 		for range 4 {
 			keys, err := keysOf(t, s)
-			if err != nil || !slices.IsSorted(keys) || len(keys) == objects {
+			if err != nil || !slices.IsSorted(keys) || len(keys) >= objects {
 				t.Errorf("%q, %v", keys, err)
 			}
 			all = append(all, keys)
@@ -119,7 +149,7 @@ func TestShortListing(t *testing.T) {
 	more, fewer := list(100), list(99)
 	for i, keys := range more {
 		left += len(keys)
-		if other := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return k == "k/99" }); !slices.Equal(other, fewer[i]) {
+		if other := slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return k == "k/00" }); !slices.Equal(other, fewer[i]) {
 			t.Errorf("one object more changed what happened to the others: %q, %q", keys, fewer[i])
 		}
 	}

@@ -1,6 +1,7 @@
 package objstoretest_test
 
 import (
+	"errors"
 	"testing"
 
 	"gocloud.dev/blob/fileblob"
@@ -66,4 +67,33 @@ func TestWrapped(t *testing.T) {
 
 func TestMinIO(t *testing.T) {
 	objstoretest.Run(t, func(t *testing.T) objstore.Store { return miniotest.Store(t) })
+}
+
+// TestS02_ProbeRefusesWhatIgnoresTheCondition, below any adapter.
+func TestS02_ProbeRefusesWhatIgnoresTheCondition(t *testing.T) {
+	folder, err := objstore.NewFolder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]objstore.Store{
+		"memory": objstore.NewMemory(), "folder": folder, "S3": objstoretest.StartS3(t).Store("log"),
+		"gocloud": objstore.NewBucket(memblob.OpenBucket(nil), "log"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := faultstore.New(s, 1)
+			f.Add(faultstore.Rule{Count: -1, IgnoreCondition: true})
+			for _, key := range []string{"probe", "log/probe"} {
+				if err := objstore.Probe(t.Context(), objstore.WithRetry(f, objstore.RetryOptions{}), key); !errors.Is(err, objstore.ErrConditionIgnored) {
+					t.Errorf("Probe: %v", err)
+				}
+			}
+			if n := f.Injected()[faultstore.FaultIgnoreCondition]; n != 2 {
+				t.Errorf("the condition was ignored %d times, want 2", n)
+			}
+			f.Clear()
+			if err := objstore.Probe(t.Context(), f, "probe"); err != nil {
+				t.Errorf("Probe of the same store that does not: %v", err)
+			}
+		})
+	}
 }
