@@ -163,6 +163,8 @@ func TestBenchExitCodes(t *testing.T) {
 		{"memory", "-store mem:// -rows 10 -max-resident-bytes 1MiB", "MaxResidentBytes", 2},
 		{"null key", "-store mem:// -input " + key, "null", 1},
 		{"json", "-store mem:// -rows 10 -json /nonexistent/file", "-json", 2},
+		{"fault script", "-soak 1s -fault-script /nonexistent/file", "-fault-script", 2},
+		{"json of a soak", "-soak 1s -json /nonexistent/file", "-json", 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -7,6 +7,7 @@
 //	go run ./bench -json a.json -html a.html         … and then
 //	go run ./bench -compare a.json b.json
 //	go run ./bench -rows 1000000 -dim 384 -store 's3://bucket/prefix?region=eu-central-1'
+//	go run ./bench -soak 10m -faults                 measures nothing: checks that nothing is lost
 //
 // It opens a new shard, puts every batch of the input, waits until every row is
 // durable, closes the writer, reopens the shard, compares every row with the
@@ -126,10 +127,48 @@
 // was, such as the number of rows, are neither better nor worse. How far two runs
 // of the same program differ, it cannot know: compare such runs first.
 //
+// # Soaking
+//
+// -soak D measures nothing. For so long, some writers (-writers, 3) and readers
+// (-read, 2) use one shard, all at once, and take it from each other: they put,
+// delete, rotate, flush, read back, are fenced, stalled, killed with puts on the
+// wire, left to the garbage collector, closed, and come back; one more process seals and
+// unseals. Each shard is used for a fifth of the time, from one to ten seconds; then
+// it is read whole by two opens and a reader, and deleted. So hours take no more
+// memory than minutes. A line for each tells the live heap.
+//
+// Everything that was acknowledged or shown must be found by every later open, in
+// its place, once, and nothing that was not put; snapshots must show the newest
+// version of each key of exactly their prefix, by scan, range, lookup and count,
+// and a reader what was acknowledged before its refresh began; every error must be one
+// that something of the run explains (go doc ./bench/internal/soak). What is not so
+// ends the soak with exit code 1, and with seed, round and shard. The objects of the
+// shard stay in the store, or are saved to a temporary folder if the store ends
+// with the program.
+//
+// -faults injects what a store may do to its users, on the way of each process:
+// failures before and after a request was applied, delays, duplicates, puts that
+// land late, listings out of order and with doubles, and, which no store should do,
+// bodies cut short. -fault-script adds rules of a file, one a line, in the words
+// of faultstore.ParseScript, which are also those that are printed:
+//
+//	op=put-if-absent key=_mem_wal/*/wal/* chance=0.1 count=always after=500
+//	op=get,list chance=0.05 count=always delay=2s
+//
+// A script that breaks the store's contract (before=404, ignore-condition) must make
+// the soak fail: that shows that it looks.
+//
+// -seed fixes what is drawn: options, workload, who ends how, faults. It does not fix
+// how requests interleave, since time is real. Of the flags of an ingest,
+// -store, -keep, -latency and -json go with it, and -interval, -flush-bytes,
+// -max-entry-bytes, -inflight and -compress, which fix what else is drawn for each
+// shard. Ctrl-C ends the soak after the shard at hand was verified.
+//
 // # Exit codes
 //
-// 0: done. 1: failed, or the rows differ. 2: wrong flags or input. 130:
-// interrupted; what was taken has been made durable, and the figures printed.
+// 0: done. 1: failed, the rows differ, or a soak found a violation. 2: wrong flags
+// or input. 130: interrupted; what was taken has been made durable, and the figures
+// printed.
 package main
 
 //go:generate go run ./internal/cut -rows 200000 $FLIGHTS data/flights-200k.parquet

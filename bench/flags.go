@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,6 +44,11 @@ type config struct {
 
 	Baseline bool
 	Read     int // goroutines
+
+	Soak        time.Duration // 0 is none
+	Seed        uint64
+	Faults      bool
+	FaultScript string
 
 	Reopen     bool
 	JSON       string
@@ -119,12 +126,28 @@ func parseFlags(args []string, out io.Writer) (*config, error) {
 	if !c.Memtable && !c.set["index"] {
 		c.Index = indexNone
 	}
+	if c.Soak > 0 {
+		if !c.set["writers"] {
+			c.Writers = soakWriters
+		}
+		if !c.set["read"] {
+			c.Read = soakReaders
+		}
+	}
 	if err := c.validate(visible); err != nil {
 		return nil, &usageError{err}
 	}
 	fs.VisitAll(func(f *flag.Flag) { c.opts[f.Name] = flagValue(f) })
 	c.opts["index"] = c.Index
-	delete(c.opts, "compare") // is of no run
+	maps.DeleteFunc(c.opts, func(name string, _ any) bool {
+		switch {
+		case name == "compare":
+			return true // is of no run
+		case c.Soak > 0:
+			return !slices.Contains(soakFlags, name)
+		}
+		return slices.Contains([]string{"soak", "seed", "faults", "fault-script"}, name)
+	})
 	return c, nil
 }
 
@@ -161,6 +184,11 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 	fs.BoolVar(&c.Baseline, "baseline", false, "take turns with bare puts of as large bodies, and compare the throughput")
 
 	fs.IntVar(&c.Read, "read", 0, "goroutines that read and check beside the putters: snapshots, lookups, ranges, scans, as fast as they can")
+
+	fs.DurationVar(&c.Soak, "soak", 0, "measure nothing: for so long, have writers and readers use one shard after another, kill, stall, fence and seal them, and check everything")
+	fs.Uint64Var(&c.Seed, "seed", 0, "of -soak: what its plan is drawn from (default: a random one, which is printed)")
+	fs.BoolVar(&c.Faults, "faults", false, "with -soak: inject faults of the store, a mix of all that a store may do")
+	fs.StringVar(&c.FaultScript, "fault-script", "", "with -soak: inject the faults of this `file`, one rule a line (see faultstore.ParseScript), besides those of -faults")
 
 	fs.BoolVar(&c.Reopen, "reopen", true, "reopen the shard and compare every row with the input; with -memtable=false, unless this flag is given, only if the rows fit into half of -max-resident-bytes")
 	fs.StringVar(&c.JSON, "json", "", "write the figures to this `file` too; - is standard output, and then the report goes to standard error")
@@ -212,6 +240,16 @@ func (c *config) validate(visible string) error {
 	check(c.Read >= 0 && c.Read <= 1024, "-read is %d, must be from 0 to 1024", c.Read)
 	check(c.Memtable || c.Read == 0, "-memtable=false keeps nothing to be read: it needs -read 0")
 	check(!c.keyed() || len(c.Key) > 0, "-index %s needs -key", c.Index)
+	check(c.Soak > 0 || !c.set["soak"], "-soak is %v, must be positive", c.Soak)
+	for _, name := range []string{"seed", "faults", "fault-script"} {
+		check(c.Soak > 0 || !c.set[name], "-%s is for -soak", name)
+	}
+	if c.Soak > 0 {
+		for _, name := range slices.Sorted(maps.Keys(c.set)) {
+			check(slices.Contains(soakFlags, name), "-%s is not for -soak, which takes %s", name, "-"+strings.Join(soakFlags, ", -"))
+		}
+		check(c.Writers <= 64, "-writers is %d, must be from 1 to 64 with -soak", c.Writers)
+	}
 	seen := map[string]bool{}
 	for _, k := range c.Key {
 		check(!seen[k], "-key names %q twice", k)

@@ -83,6 +83,12 @@ func TestFlagsRejected(t *testing.T) {
 		{"-memtable=false -visible indexed", "-visible durable"},
 		{"-key , -index pk", "needs -key"},
 		{"-key a,a", `"a" twice`},
+		{"-soak 0s", "-soak is 0s"},
+		{"-seed 1", "-seed is for -soak"},
+		{"-faults", "-faults is for -soak"},
+		{"-fault-script x", "-fault-script is for -soak"},
+		{"-soak 1s -rows 5", "-rows is not for -soak"},
+		{"-soak 1s -writers 65", "-writers is 65"},
 		{"-batch 0 -writers 0", "-writers is 0"}, // every mistake at once
 		{"-batch 0 -writers 0", "-batch is 0"},
 	} {
@@ -90,6 +96,23 @@ func TestFlagsRejected(t *testing.T) {
 		if _, ok := errors.AsType[*usageError](err); !ok || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want a usage error with %q", tc.args, err, tc.want)
 		}
+	}
+}
+
+func TestFlagsOfASoak(t *testing.T) {
+	c := mustParse(t, "-soak", "10m", "-faults")
+	if c.Writers != soakWriters || c.Read != soakReaders || c.opts["faults"] != true || c.opts["rows"] != nil {
+		t.Errorf("got %+v", c)
+	}
+	if o := c.soakOptions(); o.FlushInterval != 0 || o.MaxInFlight != 0 || o.Compression != "" {
+		t.Errorf("options that were not given are fixed: %+v", o)
+	}
+	c = mustParse(t, "-soak", "10m", "-writers", "5", "-read", "0", "-interval", "50ms", "-inflight", "2", "-flush-bytes", "1", "-max-entry-bytes", "2", "-compress", "lz4")
+	if o := c.soakOptions(); c.Writers != 5 || c.Read != 0 || o.FlushInterval != 50*time.Millisecond || o.MaxInFlight != 2 || o.FlushBytes != 1 || o.MaxEntryBytes != 2 || o.Compression != "lz4" {
+		t.Errorf("got %+v, %+v", c, o)
+	}
+	if c := mustParse(t); c.opts["soak"] != nil || c.opts["seed"] != nil {
+		t.Errorf("the options of an ingest have those of a soak: %v", c.opts)
 	}
 }
 

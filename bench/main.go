@@ -30,13 +30,15 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 	case c.Compare != nil:
 		err = compare(stdout, c.Compare[0], c.Compare[1])
+	case c.Soak > 0:
+		err = runSoak(ctx, c, stdout, stderr)
 	default:
 		err = newBench(c, stdout, stderr).run(ctx)
 	}
 	switch _, usage := errors.AsType[*usageError](err); {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return 0
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, errInterrupted), errors.Is(err, errSoakInterrupted):
 		fmt.Fprintf(stderr, "bench: %v\n", err)
 		return 130
 	case usage:
