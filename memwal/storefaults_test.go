@@ -77,17 +77,33 @@ func TestS01_HoleIsReportedOnlyIfItIsOne(t *testing.T) {
 	}
 }
 
-// TestS01_ReaderFindsWhatWasAbsentOnce: a reader shows a prefix at worst, and goes on.
-func TestS01_ReaderFindsWhatWasAbsentOnce(t *testing.T) {
-	for pos := uint64(1); pos <= 14; pos++ {
-		inner, _ := twoEpochs(t)
-		store := faultstore.New(inner, 1)
-		store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: layoutOf(testShard).wal + wal.Name(pos), Before: faultstore.Status(404)})
-		r := mustOpenReader(t, store, nil)
-		if err := r.Refresh(t.Context()); err != nil {
-			t.Errorf("WAL object %d: %v", pos, err)
+// TestS01_ReaderLooksAgain: what the manifest knows to be there, a reader looks for
+// again at once; otherwise it shows a prefix, and goes on with the next refresh.
+func TestS01_ReaderLooksAgain(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		for pos := uint64(1); pos <= 14; pos++ {
+			inner, _ := twoEpochs(t)
+			if known {
+				if _, err := manifests(inner).UpdateAny(t.Context(), func(m *manifest.Manifest) error {
+					m.LastSeen = 14
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			store := faultstore.New(inner, 1)
+			store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: layoutOf(testShard).wal + wal.Name(pos), Before: faultstore.Status(404)})
+			r := mustOpenReader(t, store, nil)
+			if !known {
+				if err := r.Refresh(t.Context()); err != nil {
+					t.Errorf("WAL object %d: %v", pos, err)
+				}
+			}
+			checkReader(t, r, wantSeq(0, 12))
+			if n := store.Injected()[faultstore.StatusFault(404)]; n != 1 {
+				t.Errorf("WAL object %d was absent %d times", pos, n)
+			}
 		}
-		checkReader(t, r, wantSeq(0, 12))
 	}
 }
 
