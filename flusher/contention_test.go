@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -286,9 +287,28 @@ func TestDamagedObjectAtThePosition(t *testing.T) {
 	})
 }
 
-// TestPanicIsTold has panics in the task and in the goroutines of its requests.
-func TestPanicIsTold(t *testing.T) {
+// panicky is a log handler that panics.
+type panicky struct{ slog.Handler }
+
+func (panicky) Enabled(context.Context, slog.Level) bool  { return true }
+func (panicky) Handle(context.Context, slog.Record) error { panic("injected") }
+
+// TestG11_PanicIsTold has panics in the task, in the goroutines of its requests, and
+// in what is called there that is not ours.
+func TestG11_PanicIsTold(t *testing.T) {
 	for name, set := range map[string]func(r *rig){
+		"tracer of a put that starts": func(r *rig) {
+			r.flusher.cfg.OnAppend = func(context.Context, Append) (context.Context, func(AppendResult)) { panic("injected") }
+		},
+		"tracer of a put that has landed": func(r *rig) {
+			r.flusher.cfg.OnAppend = func(ctx context.Context, _ Append) (context.Context, func(AppendResult)) {
+				return ctx, func(AppendResult) { panic("injected") }
+			}
+		},
+		"log of an ownership check": func(r *rig) {
+			time.Sleep(time.Minute)
+			r.flusher.cfg.Logger = slog.New(panicky{})
+		},
 		"task": func(r *rig) { r.onLive(func() { panic("injected") }) },
 		"put": func(r *rig) {
 			r.store.onPut = func(context.Context, uint64, func() (objstore.PutResult, error)) (objstore.PutResult, error) {
