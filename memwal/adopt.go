@@ -159,7 +159,7 @@ func (a *adoption) certain(ctx context.Context, err error, cur *manifest.Manifes
 		return &CorruptError{Reason: fmt.Sprintf("an entry has epoch %d, while the newest manifest, version %d, has %d: "+
 			"restore the manifest, or choose another shard", fenced.Theirs.Epoch, cur.Version, cur.Epoch)}
 	}
-	return err
+	return stillMissing(ctx, a.store, a.dirs, err)
 }
 
 // checkEntry checks an entry of the log, which stays the caller's.

@@ -237,6 +237,25 @@ func (t *takeover) certain(ctx context.Context, err error, m *manifest.Manifest)
 	case now.RowsFloor() != m.RowsFloor():
 		return fmt.Errorf("%w: its floor moved while its log was read", errStartOver)
 	}
+	return stillMissing(ctx, t.store, t.dirs, err)
+}
+
+// stillMissing looks once more at the position of the hole that err may be. Nothing
+// but memwal itself deletes there, and it has not: a store that has said "absent"
+// once, of an object that it listed, is asked again before somebody is told to
+// restore a backup.
+func stillMissing(ctx context.Context, store objstore.Reader, dirs layout, err error) error {
+	hole, ok := errors.AsType[*HoleError](err)
+	if !ok {
+		return err
+	}
+	_, failed := store.Head(ctx, dirs.wal+wal.Name(hole.Position))
+	switch {
+	case failed == nil:
+		return fmt.Errorf("%w: WAL entry %d was missing, and then was there", errStartOver, hole.Position)
+	case !errors.Is(failed, objstore.ErrNotExist):
+		return errors.Join(err, failed)
+	}
 	return err
 }
 
