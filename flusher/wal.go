@@ -394,6 +394,9 @@ func (f *WAL) take() span {
 			sp.bytes += b.Window
 			sp.end = end
 		}
+		if sp.to == sp.from {
+			panic("flusher: the accepted cursor stands within a batch")
+		}
 		m.Retain()
 		m.AddEntry(sp.to-sp.from, sp.bytes, sp.bytes)
 		f.assigned = sp.end
