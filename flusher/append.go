@@ -34,6 +34,7 @@ type appended struct {
 func (f *WAL) put(ctx context.Context, s *slot) (done appended) {
 	start := f.cfg.Now()
 	done.slot = s
+	defer contain(s.pos, &done.err) // of those who are told, too: tracers and meters are not ours
 	ctx, told := f.observe(ctx, s)
 	defer func() { told(done, f.cfg.Now().Sub(start)) }() // after contain
 	defer contain(s.pos, &done.err)
@@ -60,13 +61,16 @@ func contain(pos uint64, err *error) {
 	}
 }
 
-// checkOwner is the request of an ownership check before pos is acknowledged.
-func (f *WAL) checkOwner(ctx context.Context, pos uint64) (err error) {
+// checkOwner is the request of an ownership check before pos is acknowledged. It
+// runs outside of the task, in a worker.
+func (f *WAL) checkOwner(ctx context.Context, pos uint64) (sent time.Time, err error) {
 	defer contain(pos, &err)
+	sent = f.cfg.Now()
 	if err := f.cfg.CheckOwner(ctx); err != nil {
-		return ownerError(pos, err)
+		return sent, ownerError(pos, err)
 	}
-	return nil
+	f.cfg.Logger.Debug("ownership checked", "position", pos, "duration", f.cfg.Now().Sub(sent))
+	return sent, nil
 }
 
 // putAt puts body at pos and resolves what "exists" means: the object is read,

@@ -254,6 +254,30 @@ func TestRowsBehindTheAcceptedCursorWait(t *testing.T) {
 	})
 }
 
+// TestV12_AcceptedCursorWithinABatch: rows that were accepted are not all of those of
+// their batch. An entry of no rows, or of too many, must not come of it.
+func TestV12_AcceptedCursorWithinABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.put(2)
+		r.wantDurable(2)
+		time.Sleep(time.Second)
+		m := (*r.tables.Load())[0]
+		if err := m.Append(m.Batch(0).Rec, 2*rowBytes, 2*rowBytes); err != nil {
+			t.Fatal(err)
+		}
+		r.cursors.Accept(3)
+		r.flusher.Wake()
+		if err := r.failure(); err == nil {
+			t.Error("no failure")
+		}
+		r.wantDurable(2)
+		if n := len(r.store.requests()); n != 1 {
+			t.Errorf("%d puts", n)
+		}
+	})
+}
+
 func TestStopEndsWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(c *Config) { c.FlushBytes = 1 })

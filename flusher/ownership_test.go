@@ -190,3 +190,85 @@ func TestF12_TheStoresClockCounts(t *testing.T) {
 		r.wantDurable(r.put(1)) // nothing has leapt since
 	})
 }
+
+// TestF02_BusyWriterLooksAtTheManifest: the proof of a busy writer is always young,
+// and yet it must learn of a claim, since its successor may never get a fence in.
+func TestF02_BusyWriterLooksAtTheManifest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.FlushBytes = 1 })
+		var n atomic.Int64
+		r.onCheck(func(context.Context) error {
+			if n.Add(1) == 3 {
+				return errFencedAway
+			}
+			return nil
+		})
+		for i := range uint64(3 * askEvery) {
+			if got := n.Load(); got != int64(max(i, 1)-1)/askEvery {
+				t.Fatalf("%d looks after %d entries", got, i)
+			}
+			r.wantDurable(r.put(1))
+		}
+		r.put(1)
+		if err := r.failure(); !errors.Is(err, manifest.ErrFenced) {
+			t.Errorf("failure: %v", err)
+		}
+		r.wantDurable(3 * askEvery)
+	})
+}
+
+// TestF12_TheStoresClockCountsFromTheFence has this machine stand still before its
+// first put: there is no put before it whose date could be compared.
+func TestF12_TheStoresClockCountsFromTheFence(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fence time.Duration // the store's clock at the fence, before that at the put
+		want  int           // checks
+	}{
+		"a moment ago":    {time.Second, 0},
+		"long ago":        {25 * time.Hour, 1},
+		"it does not say": {-1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(c *Config) {
+					if tc.fence >= 0 {
+						c.ProofDate = time.Now().Add(-tc.fence)
+					}
+				})
+				_, asked := r.checks()
+				r.put(1)
+				if n := asked(); n != tc.want {
+					t.Errorf("%d checks, want %d", n, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestF12_LostReplyHasNoDate: after a pause the first put's reply is lost, and with
+// it the store's clock. The reading before the pause still counts.
+func TestF12_LostReplyHasNoDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.wantDurable(r.put(1))
+		time.Sleep(time.Minute)
+		r.store.onPut = func(_ context.Context, _ uint64, apply func() (objstore.PutResult, error)) (objstore.PutResult, error) {
+			apply()
+			return objstore.PutResult{}, &objstore.Error{Class: objstore.ErrExists}
+		}
+		r.wantDurable(r.put(1))
+		time.Sleep(time.Second)
+		_, asked := r.checks()
+		// Meanwhile this machine stood still for a day.
+		r.store.onPut = func(_ context.Context, _ uint64, apply func() (objstore.PutResult, error)) (objstore.PutResult, error) {
+			res, err := apply()
+			res.Date = res.Date.Add(24 * time.Hour)
+			return res, err
+		}
+		r.put(1)
+		if n := asked(); n != 1 {
+			t.Errorf("%d checks", n)
+		}
+		r.wantDurable(2)
+	})
+}

@@ -37,6 +37,9 @@ type Config struct {
 	// Proof is when the request that last proved the ownership of the shard
 	// was sent: the manifest read after the fence.
 	Proof time.Time
+	// ProofDate is a reading of the store's clock from before Proof: the date of the
+	// reply to the fence. Zero: the store gave none.
+	ProofDate time.Time
 	// Live lists the memtables whose rows may still owe an append, oldest
 	// first. It is called in the task, at every step.
 	Live func() []*memtable.Memtable
@@ -95,6 +98,7 @@ type WAL struct {
 	held     bool      // the ceiling holds back an append that is due
 	proof    proof
 	checking bool // an ownership check is in flight
+	unasked  int  // entries acknowledged since the last check was sent
 	proved   int  // slots at the head that the last check proves, whenever it was sent
 	failed   bool
 }
@@ -123,7 +127,7 @@ func New(cfg Config) *WAL {
 			limit: cfg.MaxInFlight, span: Span(cfg.MaxInFlight), newID: wal.NewPutID,
 		},
 		assigned: cfg.Tail.NextRow,
-		proof:    proof{sent: cfg.Proof},
+		proof:    proof{sent: cfg.Proof, date: cfg.ProofDate},
 	}
 	// There is no standing ticker: a step that has to wait asks for the tick
 	// that it needs, so a writer without pending rows is not even woken.
@@ -205,7 +209,7 @@ func (h *handler) Handle(_ context.Context, msg any) error {
 		}
 		// However long it took: the listing shows no later claim, so what had landed
 		// before it was sent landed before any fence.
-		f.proof, f.proved = proof{sent: m.sent}, m.proved
+		f.proof.sent, f.proved = m.sent, m.proved
 	}
 	return f.step()
 }
@@ -279,11 +283,12 @@ func (f *WAL) acknowledge() error {
 		}
 		if f.proved > 0 {
 			f.proved--
-		} else if !fault.NoOwnershipCheck && f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
+		} else if f.unasked >= askEvery || !fault.NoOwnershipCheck && f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
 			f.check(h.pos)
 			break
 		}
 		f.window.pop()
+		f.unasked++
 		h.table.ResizeEntry(h.size - h.bytes)
 		h.table.Release()
 		f.stats.acknowledged(h)
@@ -298,17 +303,21 @@ func (f *WAL) acknowledge() error {
 	return nil
 }
 
+// askEvery is how many entries are acknowledged between two looks at the manifest,
+// however young the proof is. Not for safety: the window of a busy writer has a put
+// under way to every position that a successor finds empty, so that the
+// successor's fence could come too late for ever. A listing costs what one of those
+// puts does. With fewer it would show on the bill; with more, a takeover from
+// a busy writer, which takes up to as many round trips, would take minutes.
+const askEvery = 512
+
 // check starts an ownership check; its reply is a message.
 func (f *WAL) check(pos uint64) {
-	f.checking = true
+	f.checking, f.unasked = true, 0
 	f.stats.checks.Add(1)
 	proved := f.window.landedPrefix()
 	f.job(f.ctx, "wal-ownership-check", func(ctx context.Context) {
-		sent := f.cfg.Now()
-		err := f.checkOwner(ctx, pos)
-		if err == nil {
-			f.cfg.Logger.Debug("ownership checked after a pause", "position", pos, "duration", f.cfg.Now().Sub(sent))
-		}
+		sent, err := f.checkOwner(ctx, pos)
 		f.post(checked{sent: sent, proved: proved, err: err})
 	})
 }
@@ -394,6 +403,9 @@ func (f *WAL) take() span {
 			}
 			sp.bytes += b.Window
 			sp.end = end
+		}
+		if sp.to == sp.from {
+			panic("flusher: the accepted cursor stands within a batch")
 		}
 		m.Retain()
 		m.AddEntry(sp.to-sp.from, sp.bytes, sp.bytes)

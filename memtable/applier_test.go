@@ -320,6 +320,26 @@ func TestApplierMissesAMemtable(t *testing.T) {
 
 // A set that is ahead of the cursor means that a batch would be applied twice;
 // the applier refuses instead.
+// The accepted cursor stands within a batch: then the batch is not indexed as far
+// as that.
+func TestV12_AcceptedCursorWithinABatch(t *testing.T) {
+	mem := checked(t)
+	s := newShard(t, plainSchema, nil, 0)
+	s.put(plain(mem, 0, 2))
+	s.run()
+	put(t, s.live[0], plain(mem, 2, 3))
+	s.c.Accept(3)
+	err := s.applier.Run(t.Context())
+	if r, ok := errors.AsType[*RangeError](err); !ok || r.Want != 5 || r.Accepted != 3 {
+		t.Errorf("run: %v", err)
+	}
+	wantCursors(t, s.c, 3, 2, 0, 0)
+	if err := s.applier.Run(t.Context()); err == nil {
+		t.Error("the batch is taken twice")
+	}
+	wantCursors(t, s.c, 3, 2, 0, 0)
+}
+
 func TestR02_NothingIsIndexedTwice(t *testing.T) {
 	mem := checked(t)
 	s := newShard(t, keyedSchema, bind(t), 0)

@@ -120,7 +120,7 @@ func memwalEntry(position uint64) error {
 func (a *adoption) walk(ctx context.Context, cur *manifest.Manifest, listed replay.Listing) error {
 	w := replay.NewWalker(replay.Config{
 		Store: a.store, Dir: a.dirs.wal, From: cur.RowsFloor(), Epoch: cur.Epoch,
-		Listed: listed, Budget: a.opts.ReplayBytes, Allocator: a.opts.Allocator,
+		Listed: listed, Speculate: true, Budget: a.opts.ReplayBytes, Allocator: a.opts.Allocator,
 	})
 	defer w.Close()
 	for {

@@ -94,6 +94,13 @@ func (c *core) recordEnd(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
+	go func() {
+		select {
+		case <-c.failed: // an Abort does not wait for the record
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	_, err := c.log.Update(ctx, c.owner, func(m *manifest.Manifest) error {
 		m.LastSeen = max(m.LastSeen, end)
 		return nil

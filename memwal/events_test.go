@@ -325,7 +325,7 @@ var eventTests = []struct {
 		store := newTestStore()
 		w := mustOpen(t, store, logged(rec))
 		mustPut(t, w, seq(t, 0, 1))
-		const text = "ownership checked after a pause"
+		const text = "ownership checked"
 		if n := len(rec.named(text)); n > 0 {
 			t.Error("told without a pause")
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/memwal/memwal-go/dispatcher"
+	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 )
@@ -191,6 +192,46 @@ func TestG08_AbortFromAnyState(t *testing.T) {
 			store.on(objstore.OpPutIfAbsent, walPart, always, failBefore(errTransient))
 			wait(func() error { return w.Put(t.Context(), seq(t, 0, 1)) })
 		}},
+		{"put without an answer", func(t *testing.T, w *Writer, store *testStore, wait func(func() error)) {
+			store.on(objstore.OpPutIfAbsent, walPart, always, func(ctx context.Context, apply func() error) error {
+				err := apply()
+				<-ctx.Done()
+				return errors.Join(err, ctx.Err())
+			})
+			ticket := mustPutAsync(t, w, seq(t, 0, 1))
+			wait(func() error { return ticket.Wait(t.Context()) })
+		}},
+		{"ownership check", func(t *testing.T, w *Writer, store *testStore, wait func(func() error)) {
+			time.Sleep(2000 * time.Hour) // the proof is old
+			do, _ := hold()
+			store.on(objstore.OpList, "/manifest/", always, do)
+			ticket := mustPutAsync(t, w, seq(t, 0, 1))
+			wait(func() error { return ticket.Wait(t.Context()) })
+			synctest.Wait()
+			if n := w.Stats().WAL.OwnershipChecks; n != 1 {
+				t.Errorf("%d ownership checks", n)
+			}
+		}},
+		{"comparing who holds the position", func(t *testing.T, w *Writer, store *testStore, wait func(func() error)) {
+			do, _ := hold()
+			store.on(objstore.OpPutIfAbsent, walPart, 1, failAfter(errAmbiguous))
+			store.on(objstore.OpGet, walPart, always, do)
+			ticket := mustPutAsync(t, w, seq(t, 0, 1))
+			wait(func() error { return ticket.Wait(t.Context()) })
+			time.Sleep(time.Minute)
+		}},
+		{"dead object in the way", func(t *testing.T, w *Writer, store *testStore, wait func(func() error)) {
+			fence := logOf(t, store.inner)[0]
+			for pos := uint64(2); pos < 20; pos++ { // copies of its fence are dead
+				putRaw(t, store.inner, layoutOf(testShard).wal+wal.Name(pos), fence.data)
+			}
+			do, _ := hold()
+			pass := func(_ context.Context, apply func() error) error { return apply() }
+			store.on(objstore.OpPutIfAbsent, walPart, 3, pass)
+			store.on(objstore.OpPutIfAbsent, walPart, always, do)
+			ticket := mustPutAsync(t, w, seq(t, 0, 1))
+			wait(func() error { return ticket.Wait(t.Context()) })
+		}},
 		{"during Close", func(t *testing.T, w *Writer, store *testStore, wait func(func() error)) {
 			do, _ := hold()
 			store.on(objstore.OpPutIfAbsent, walPart, always, do)
@@ -239,6 +280,61 @@ func TestG08_AbortFromAnyState(t *testing.T) {
 				if got := w.Stats(); got.ResidentBytes != 0 || got.Memtables != 0 {
 					t.Errorf("%d bytes in %d memtables are left", got.ResidentBytes, got.Memtables)
 				}
+			})
+		})
+	}
+}
+
+// TestG08_AbortWaitsForNoCeiling aborts while rows wait for the ceiling.
+func TestG08_AbortWaitsForNoCeiling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newTestStore()
+		w := mustOpen(t, store, &Options{MaxPUTsPerSecond: 1.0 / 30})
+		for i := range int64(3) {
+			mustPutAsync(t, w, seq(t, i, 1))
+		}
+		last := mustPutAsync(t, w, seq(t, 3, 1))
+		waited := make(chan error, 1)
+		go func() { waited <- last.Wait(t.Context()) }()
+		time.Sleep(time.Second)
+		entries, start := len(store.keys(walPart)), time.Now()
+		w.Abort()
+		if err := <-waited; !errors.Is(err, ErrAborted) || time.Since(start) != 0 {
+			t.Errorf("the put: %v after %v", err, time.Since(start))
+		}
+		time.Sleep(time.Hour)
+		if n := len(store.keys(walPart)); n != entries {
+			t.Errorf("%d WAL objects, were %d", n, entries)
+		}
+	})
+}
+
+// TestG08_AbortDuringTheRecordOfClose aborts when a Close has made all rows durable
+// and is about to note in the manifest how far the log reaches.
+func TestG08_AbortDuringTheRecordOfClose(t *testing.T) {
+	for _, op := range []objstore.Op{objstore.OpList, objstore.OpGet, objstore.OpPutIfAbsent, objstore.OpPut} {
+		t.Run(string(op), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newTestStore()
+				w := mustOpen(t, store, nil)
+				mustPut(t, w, seq(t, 0, 2))
+				do, _ := hold()
+				store.on(op, "/manifest/", always, do)
+				closed := make(chan error, 1)
+				go func() { closed <- w.Close(t.Context()) }()
+				synctest.Wait()
+				if len(closed) > 0 {
+					t.Fatal("Close does not wait")
+				}
+				start := time.Now()
+				w.Abort()
+				if took := time.Since(start); took != 0 {
+					t.Errorf("Abort took %v", took)
+				}
+				if err := <-closed; err != nil { // the rows are durable
+					t.Errorf("close: %v", err)
+				}
+				checkRows(t, mustOpen(t, store.inner, nil), wantSeq(0, 2))
 			})
 		})
 	}

@@ -159,7 +159,7 @@ func (c *core) take(ctx context.Context, store objstore.Store) (proof time.Time,
 		return proof, nil, err
 	}
 	c.owner = got.manifest.Owner()
-	c.opened.tail = got.tail
+	c.opened.tail, c.opened.fenced = got.tail, got.date
 	c.opened.replay = Replay{Loaded: loader.Loaded(), Duration: time.Since(start)}
 	if c.opts.WALOnly {
 		// The rows of the log are durable, so nothing is kept of them.

@@ -44,6 +44,8 @@ type takeover struct {
 	labels pprof.LabelSet
 	trace  telemetry.Tracer
 	adopt  *adoption // checks logs of other programs; nil: they are refused
+
+	fenced time.Time // the store's clock at the reply to the fence; zero: it gave none
 }
 
 // plan is what the taker wants of a shard.
@@ -65,6 +67,7 @@ type taken struct {
 	manifest *manifest.Manifest
 	tail     wal.Tuple // the fence
 	proof    time.Time // when the read was sent that confirmed it
+	date     time.Time // the store's clock before that; zero if it gives none
 }
 
 // errStartOver means that the shard changed under us.
@@ -133,7 +136,7 @@ func (t *takeover) seize(outer context.Context, p plan) (_ *manifest.Manifest, _
 		return nil, nil, err
 	}
 	w := replay.NewWalker(replay.Config{
-		Store: t.store, Dir: t.dirs.wal, From: next.RowsFloor(), Listed: listed,
+		Store: t.store, Dir: t.dirs.wal, From: next.RowsFloor(), Listed: listed, Speculate: true,
 		Budget: t.budget, Allocator: t.mem, Context: pprof.WithLabels(outer, t.labels),
 	})
 	defer func() {
@@ -322,7 +325,8 @@ func (t *takeover) fence(ctx context.Context, epoch uint64, end wal.Tuple) (wal.
 		return wal.Tuple{}, err
 	}
 	key := t.dirs.wal + wal.Name(tail.Position)
-	_, err = t.store.PutIfAbsent(ctx, key, body)
+	res, err := t.store.PutIfAbsent(ctx, key, body)
+	t.fenced = res.Date
 	if err == nil {
 		return tail, nil
 	}
@@ -360,5 +364,5 @@ func (t *takeover) confirm(ctx context.Context, claimed *manifest.Manifest, tail
 		return taken{}, fmt.Errorf("%w: the fence at WAL position %d lies below the floor at %d", errStartOver, tail.Position, floor)
 	}
 	t.logger.Info("shard taken over", "epoch", now.Epoch, "fence", tail.Position, "next_row", tail.NextRow)
-	return taken{manifest: now, tail: tail, proof: sent}, nil
+	return taken{manifest: now, tail: tail, proof: sent, date: t.fenced}, nil
 }

@@ -433,6 +433,65 @@ func TestV19_CancellingEndsTheWaitOnly(t *testing.T) {
 	})
 }
 
+// TestV19_AnyCallMayBeCancelled cancels each call that waits, in each place where it
+// does. What was accepted is found, once, and what was not is not.
+func TestV19_AnyCallMayBeCancelled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		call     func(ctx context.Context, w *Writer) error
+		full     bool // there is no memory left
+		accepted int  // rows that the call adds
+	}{
+		"put":               {func(ctx context.Context, w *Writer) error { return w.Put(ctx, seq(t, 10, 2)) }, false, 2},
+		"delete":            {func(ctx context.Context, w *Writer) error { return w.Delete(ctx, keysOf(t, 0)) }, false, 1},
+		"flush":             {func(ctx context.Context, w *Writer) error { return w.Flush(ctx) }, false, 0},
+		"put without room":  {func(ctx context.Context, w *Writer) error { return w.Put(ctx, seq(t, 10, 2)) }, true, 0},
+		"async, no room":    {func(ctx context.Context, w *Writer) error { _, err := w.PutAsync(ctx, seq(t, 10, 2)); return err }, true, 0},
+		"cancelled already": {func(context.Context, *Writer) error { return nil }, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newTestStore()
+				w := mustOpen(t, store, fullOptions())
+				do, release := hold()
+				store.on(objstore.OpPutIfAbsent, walPart, always, do)
+				first := mustPutAsync(t, w, seq(t, 0, 3))
+				if tc.full {
+					w.c.opts.MaxResidentBytes = w.Stats().ResidentBytes + 1
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				if name == "cancelled already" {
+					cancel()
+					for call, err := range map[string]error{"put": w.Put(ctx, seq(t, 10, 2)), "delete": w.Delete(ctx, keysOf(t, 0)), "flush": w.Flush(ctx)} {
+						if !errors.Is(err, context.Canceled) {
+							t.Errorf("%s: %v", call, err)
+						}
+					}
+				} else {
+					done := make(chan error, 1)
+					go func() { done <- tc.call(ctx, w) }()
+					time.Sleep(time.Second)
+					if len(done) > 0 {
+						t.Fatalf("the call does not wait: %v", <-done)
+					}
+					cancelled := time.Now()
+					cancel()
+					if err := <-done; !errors.Is(err, context.Canceled) || time.Since(cancelled) != 0 {
+						t.Errorf("%v after %v", err, time.Since(cancelled))
+					}
+				}
+				release()
+				if err := first.Wait(t.Context()); err != nil {
+					t.Fatalf("what was on its way: %v", err)
+				}
+				mustClose(t, w)
+				if n := mustOpen(t, store, fullOptions()).Stats().Accepted; n != uint64(3+tc.accepted) {
+					t.Errorf("%d rows in the log, want %d", n, 3+tc.accepted)
+				}
+			})
+		})
+	}
+}
+
 // rowAt reads a row that was looked up.
 func rowAt(r Row) testRow {
 	return testRow{

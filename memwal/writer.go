@@ -75,6 +75,7 @@ type opened struct {
 	took   time.Duration
 	replay Replay
 	tail   wal.Tuple // the fence
+	fenced time.Time // the store's clock then; zero if it gives none
 }
 
 // start makes the tasks run over tables, whose references it takes over.
@@ -93,7 +94,7 @@ func (c *core) start(tables []*memtable.Memtable, proof time.Time) {
 	applier := memtable.NewApplier(c.live, c.cursors)
 	c.flusher = flusher.New(flusher.Config{
 		Store: c.store, Dir: layoutOf(c.shard).wal, Schema: c.table.Schema,
-		Encode: encodeOptions(c.opts), Epoch: c.owner.Epoch, Tail: c.opened.tail, Proof: proof,
+		Encode: encodeOptions(c.opts), Epoch: c.owner.Epoch, Tail: c.opened.tail, Proof: proof, ProofDate: c.opened.fenced,
 		Live: c.live, Cursors: c.cursors,
 		CheckOwner: func(ctx context.Context) error { return c.log.Check(ctx, c.owner) },
 		OnFail:     c.poison, OnDurable: c.evictDurable, OnAppend: c.watch.append, Labels: labels(c.shard),
