@@ -232,6 +232,7 @@ func (r *run) crash(p *writer) {
 	}
 	r.drop(p, func(w *memwal.Writer) { _ = w.Abort() })
 	p.run, p.ctx, p.opening = -1, nil, false
+	synctest.Wait()
 	for range r.rand.IntN(4) { // some of them do at once
 		p.io.ReleaseOne()
 		synctest.Wait()
