@@ -1,0 +1,957 @@
+package memwal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/memwal/memwal-go/internal/wal"
+	"github.com/memwal/memwal-go/objstore"
+	"github.com/memwal/memwal-go/objstore/faultstore"
+	"github.com/memwal/memwal-go/replay"
+)
+
+// linMix says what a history is about.
+type linMix struct {
+	clients, readers, keepers int
+	steps                     int // calls of a client, about
+	lives                     int // writers that a keeper opens
+
+	lost, failed, ambiguous, slow float64 // chances of a request that writes
+	attempts                      int     // of a request
+
+	cancel  float64 // chance that a client gives up soon
+	cutOff  float64 // chance that an open is given up soon
+	indexed float64 // chance that a writer is VisibleIndexed
+	small   bool    // memtables of a few rows
+	keep    int     // snapshots that a client keeps, to look again
+
+	unit time.Duration // what a request takes, about
+	real bool          // time passes by itself
+}
+
+// linSeen counts what histories were about, so that a test can tell whether they
+// were about anything.
+type linSeen struct {
+	histories, ops        int
+	overlapped            int // calls that overlapped with another client's
+	widest                int // most calls at once
+	acked                 int // waits that succeeded
+	found, gone           int // puts without an answer whose rows are, or are not, in the log at the end
+	opens, recovered      int // opens, and rows that they found
+	cutOff                int // opens that failed
+	crashes, takeovers    int
+	closes                int
+	fenced                int // calls that returned ErrFenced
+	poisoned              int // calls that returned another terminal failure
+	cancelled, again      int // calls whose context ended; waits after one that then succeeded
+	refused               int // puts that stored nothing
+	deleted               int // lookups that found a deleted key
+	lostReplies           int // puts that were applied and whose reply was lost
+	lookedAgain, outlived int // looks at kept snapshots; those of them after their writer had ended
+	undone                int // rows that were shown before they were durable, and were then lost
+}
+
+func (s *linSeen) add(o linSeen) {
+	s.histories += o.histories
+	s.ops += o.ops
+	s.overlapped += o.overlapped
+	s.widest = max(s.widest, o.widest)
+	s.acked += o.acked
+	s.found += o.found
+	s.gone += o.gone
+	s.opens += o.opens
+	s.recovered += o.recovered
+	s.cutOff += o.cutOff
+	s.crashes += o.crashes
+	s.takeovers += o.takeovers
+	s.closes += o.closes
+	s.fenced += o.fenced
+	s.poisoned += o.poisoned
+	s.cancelled += o.cancelled
+	s.again += o.again
+	s.refused += o.refused
+	s.deleted += o.deleted
+	s.lostReplies += o.lostReplies
+	s.lookedAgain += o.lookedAgain
+	s.outlived += o.outlived
+	s.undone += o.undone
+}
+
+// linWorld is one history: a shard, those who open it, and their clients. Each of
+// them is a goroutine of its own. What they do follows from the seed, in which order
+// it happens does not.
+type linWorld struct {
+	t     *testing.T
+	seed  uint64
+	mix   linMix
+	keyed bool
+	base  Options
+	disk  objstore.Store
+
+	// clock orders calls and returns. It is finer than time, which stands still
+	// in a bubble while anybody runs.
+	clock   atomic.Int64
+	current atomic.Pointer[linWriter] // of the highest epoch
+	reader  atomic.Pointer[linReader] // the last that was opened
+	opening atomic.Bool               // an open has been called
+
+	mu      sync.Mutex
+	ops     []porcupine.Operation // of the log model
+	writes  []linWrite            // of the key model
+	spans   []linSpan             // of all calls
+	writers int                   // opened
+	readers int
+	ios     []*faultstore.Store
+	all     []*linWriter
+	pending map[int64]*linTicket // by n: the puts without an answer
+	seen    linSeen
+}
+
+// linWrite is a Put or Delete whose ordinals nobody asked for.
+type linWrite struct {
+	client       int
+	s            *linWriter
+	rows         []linRow
+	call, finish int64
+	acked        bool // it returned nil; else it is not known what became of it
+}
+
+// linSpan is the time of a call.
+type linSpan struct {
+	client       int
+	call, finish int64
+}
+
+// linWriter is an opened writer.
+type linWriter struct {
+	number  int
+	w       *Writer
+	indexed bool
+	epoch   uint64
+	ended   atomic.Bool  // a call has returned its terminal failure
+	since   atomic.Int64 // when Done was closed, in nanoseconds; 0: not yet
+
+	mu    sync.Mutex
+	cause string // of the first failure
+	waits []linWoken
+}
+
+// linWoken is a wait that the writer's failure ended.
+type linWoken struct{ began, ended time.Time }
+
+type linReader struct {
+	number int
+	r      *Reader
+}
+
+type linTicket struct {
+	s         *linWriter
+	t         *Ticket
+	rows      []linRow
+	cancelled bool
+	acked     bool // guarded by the world's mu
+}
+
+type linKept struct {
+	snap *Snapshot
+	view *linView
+	s    *linWriter
+}
+
+// linPatience is how long a call may take at most: longer is a hang.
+func (w *linWorld) patience() time.Duration {
+	if w.mix.real {
+		return time.Minute
+	}
+	return 24 * time.Hour
+}
+
+func newLinWorld(t *testing.T, seed uint64, mix linMix) *linWorld {
+	r := rand.New(rand.NewPCG(seed, 11))
+	w := &linWorld{
+		t: t, seed: seed, mix: mix, keyed: r.IntN(3) > 0, disk: objstore.NewMemory(),
+		pending: make(map[int64]*linTicket),
+	}
+	pick := func(n ...int64) int64 { return n[r.IntN(len(n))] }
+	w.base = *plainOptions()
+	if w.keyed {
+		w.base.PrimaryKey = []string{"id"}
+	}
+	w.base.FlushInterval = time.Duration(pick(1, 2, 10)) * mix.unit
+	w.base.FlushBytes = pick(1, 1, 100, 1<<20)
+	w.base.MaxEntryBytes = pick(1, 100, 1<<20)
+	w.base.MaxInFlight = int(pick(1, 2, 4, 8))
+	if mix.small {
+		w.base.MaxMemtableRows, w.base.MaxMemtableBatches = pick(2, 5, 20), int(pick(1, 3, 1<<20))
+	}
+	w.base.Retry = objstore.RetryOptions{
+		MaxAttempts: mix.attempts, RequestTimeout: 40 * mix.unit, MinBackoff: mix.unit, MaxBackoff: 10 * mix.unit,
+	}
+	return w
+}
+
+func (w *linWorld) rand(who int) *rand.Rand {
+	return rand.New(rand.NewPCG(w.seed, 1000+uint64(who)))
+}
+
+// sleep waits for up to so many units.
+func (w *linWorld) sleep(r *rand.Rand, units float64) {
+	time.Sleep(time.Duration(r.Float64() * units * float64(w.mix.unit)))
+}
+
+// deadline is a context that ends soon with the chance, and else long after any
+// call should have returned.
+func (w *linWorld) deadline(r *rand.Rand, soon float64, units float64) (context.Context, context.CancelFunc) {
+	d := w.patience()
+	if r.Float64() < soon {
+		d = time.Duration(r.Float64() * units * float64(w.mix.unit))
+	}
+	return context.WithTimeout(w.t.Context(), d)
+}
+
+// connect makes a process's own way to the disk.
+func (w *linWorld) connect(r *rand.Rand) *faultstore.Store {
+	io := faultstore.New(w.disk, r.Uint64())
+	u := w.mix.unit
+	io.SetLatency(faultstore.Latency{P50: u, P99: 4 * u})
+	puts := []objstore.Op{objstore.OpPutIfAbsent, objstore.OpPut}
+	if w.mix.lost > 0 {
+		io.Add(faultstore.Rule{Ops: puts, Chance: w.mix.lost, Count: -1, After: faultstore.Status(500), OnApplied: func(r faultstore.Request) {
+			if r.Err == nil {
+				w.count(func(s *linSeen) { s.lostReplies++ })
+			}
+		}})
+	}
+	if w.mix.failed > 0 {
+		io.Add(faultstore.Rule{Ops: puts, Chance: w.mix.failed, Count: -1, Before: faultstore.Status(503)})
+		io.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet, objstore.OpHead, objstore.OpList}, Chance: w.mix.failed / 4, Count: -1, Before: faultstore.Status(503)})
+	}
+	if w.mix.ambiguous > 0 {
+		io.Add(faultstore.Rule{Ops: puts, Chance: w.mix.ambiguous, Count: -1, Before: faultstore.Status(500)})
+		io.Add(faultstore.Rule{Ops: puts, Chance: w.mix.ambiguous, Count: -1, Duplicate: true})
+	}
+	if w.mix.slow > 0 {
+		io.Add(faultstore.Rule{Ops: puts, Chance: w.mix.slow, Count: -1, Delay: 20 * u})
+		io.Add(faultstore.Rule{Ops: puts, Chance: w.mix.slow / 4, Count: -1, Delay: 60 * u})
+	}
+	io.Add(faultstore.Rule{Ops: puts, Count: -1, Detach: true}) // puts of the dead land late
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ios = append(w.ios, io)
+	return io
+}
+
+func (w *linWorld) count(f func(s *linSeen)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.seen)
+}
+
+func (w *linWorld) now() int64 { return w.clock.Add(1) }
+
+// record adds a call that has returned just now. What it promises holds from its
+// return on: unless it shows or appends something, its place in the order is there.
+func (w *linWorld) record(client int, began int64, c linCall, r linReply) {
+	call, finish := began, w.now()
+	switch c.kind {
+	case linWait, linFlush, linClosed, linEnded:
+		call = finish
+	}
+	w.recordAt(client, began, call, finish, c, r)
+}
+
+func (w *linWorld) recordAt(client int, began, call, finish int64, c linCall, r linReply) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ops = append(w.ops, porcupine.Operation{ClientId: client, Input: c, Call: call, Output: r, Return: finish})
+	w.spans = append(w.spans, linSpan{client, began, finish})
+}
+
+// run lets everybody loose and waits for them. What is recorded can then be
+// checked.
+func (w *linWorld) run(client func(me int)) {
+	var wg sync.WaitGroup
+	who := 0
+	start := func(f func(who int)) {
+		me := who
+		who++
+		wg.Go(func() { f(me) })
+	}
+	for range w.mix.keepers {
+		start(w.keep)
+	}
+	for range w.mix.clients {
+		start(client)
+	}
+	for range w.mix.readers {
+		start(w.read)
+	}
+	wg.Wait()
+	w.finish(who)
+}
+
+// keep opens writers, and ends them: a crash, a close, or just the next open.
+func (w *linWorld) keep(me int) {
+	r := w.rand(me)
+	for range w.mix.lives {
+		s := w.open(me, r)
+		if s == nil {
+			return
+		}
+		w.sleep(r, float64(w.mix.steps)*2.5)
+		switch r.IntN(5) {
+		case 0, 1:
+			w.crash(me, s)
+		case 2:
+			w.closeWriter(me, s, r)
+		default: // taken over by the next, or by another keeper
+		}
+	}
+}
+
+// open opens the shard, again and again until that succeeds.
+func (w *linWorld) open(me int, r *rand.Rand) *linWriter {
+	w.opening.Store(true)
+	for range 100 {
+		o := w.base
+		if r.Float64() < w.mix.indexed {
+			o.Visibility = VisibleIndexed
+			o.FlushInterval = time.Duration(1+r.IntN(60)) * w.mix.unit
+		}
+		ctx, cancel := w.deadline(r, w.mix.cutOff, 12)
+		began := w.now()
+		opened, err := Open(ctx, w.connect(r), testShard, testSchema, &o)
+		finish := w.now()
+		cancel()
+		if err == nil {
+			return w.opened(me, began, finish, opened, o.Visibility == VisibleIndexed)
+		}
+		w.allowed("open", err)
+		w.count(func(s *linSeen) { s.cutOff++ })
+		w.sleep(r, 10)
+	}
+	w.t.Errorf("nobody could open the shard")
+	return nil
+}
+
+func (w *linWorld) opened(me int, began, finish int64, opened *Writer, indexed bool) *linWriter {
+	s := &linWriter{w: opened, indexed: indexed, epoch: opened.Stats().Epoch}
+	go func() {
+		<-opened.Done()
+		s.since.Store(time.Now().UnixNano())
+	}()
+	// Nobody else has it yet, so what it shows is what it has found.
+	snap, err := opened.Snapshot()
+	if err != nil {
+		w.t.Errorf("snapshot of a writer that was just opened: %v", err)
+		return nil
+	}
+	defer snap.Close()
+	view := w.look(snap)
+	w.mu.Lock()
+	w.writers++
+	s.number = w.writers
+	w.all = append(w.all, s)
+	w.seen.opens++
+	w.seen.recovered += int(view.bound)
+	w.mu.Unlock()
+	w.recordAt(me, began, began, finish, linCall{kind: linOpen, who: s.number}, linReply{epoch: s.epoch, view: view})
+	for {
+		cur := w.current.Load()
+		if cur != nil && cur.epoch > s.epoch {
+			break
+		}
+		if w.current.CompareAndSwap(cur, s) {
+			if cur != nil && !cur.ended.Load() {
+				w.count(func(s *linSeen) { s.takeovers++ })
+			}
+			break
+		}
+	}
+	return s
+}
+
+// crash ends a writer without a word: its puts on the wire may land at any time.
+func (w *linWorld) crash(me int, s *linWriter) {
+	began := w.now()
+	_ = s.w.Abort()
+	w.ended(me, began, s, false)
+	w.count(func(s *linSeen) { s.crashes++ })
+}
+
+func (w *linWorld) closeWriter(me int, s *linWriter, r *rand.Rand) {
+	ctx, cancel := w.deadline(r, w.mix.cancel, 10)
+	defer cancel()
+	began := w.now()
+	err := s.w.Close(ctx)
+	if err != nil {
+		w.failed(me, began, s, "close", err)
+		w.ended(me, began, s, false)
+		return
+	}
+	s.ended.Store(true)
+	w.record(me, began, linCall{kind: linClosed, who: s.number}, linReply{})
+	w.count(func(s *linSeen) { s.closes++ })
+}
+
+// ended records that the writer takes no more calls: no puts, at least.
+func (w *linWorld) ended(me int, began int64, s *linWriter, puts bool) {
+	s.ended.Store(true)
+	w.record(me, began, linCall{kind: linEnded, who: s.number, puts: puts}, linReply{})
+}
+
+// failed looks at what a call on s returned. It reports whether the writer has
+// ended.
+func (w *linWorld) failed(me int, began int64, s *linWriter, op string, err error) bool {
+	poisoned, ok := errors.AsType[*PoisonedError](err)
+	switch {
+	case ok:
+		s.mu.Lock()
+		s.cause = cmp.Or(s.cause, poisoned.Cause.Error())
+		if s.cause != poisoned.Cause.Error() {
+			w.t.Errorf("%s on writer %d: it failed with %v, its first failure was %s", op, s.number, poisoned.Cause, s.cause)
+		}
+		s.mu.Unlock()
+		if fenced, ok := errors.AsType[*FencedError](err); ok {
+			w.count(func(s *linSeen) { s.fenced++ })
+			if fenced.Theirs.Epoch <= s.epoch {
+				w.t.Errorf("%s on the writer of epoch %d: fenced by %+v, which is not above", op, s.epoch, fenced.Theirs)
+			}
+		} else {
+			w.count(func(s *linSeen) { s.poisoned++ })
+		}
+	case errors.Is(err, ErrClosed):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		w.count(func(s *linSeen) { s.cancelled++ })
+		return false
+	default:
+		w.t.Errorf("%s on writer %d: %v", op, s.number, err)
+		return false
+	}
+	// A writer that is being closed still gives snapshots.
+	w.ended(me, began, s, !ok && (op == "put" || op == "rotate"))
+	return true
+}
+
+// allowed fails the test for errors of the store's users that no fault explains.
+func (w *linWorld) allowed(op string, err error) {
+	if _, gaveUp := errors.AsType[*objstore.RetryError](err); gaveUp {
+		return
+	}
+	for _, ok := range []error{ErrFenced, context.DeadlineExceeded, context.Canceled, faultstore.ErrInjected, objstore.ErrAmbiguous} {
+		if errors.Is(err, ok) {
+			return
+		}
+	}
+	w.t.Errorf("%s: %v", op, err)
+}
+
+// look reads everything that snap shows.
+func (w *linWorld) look(snap *Snapshot) *linView {
+	v := &linView{bound: snap.Bound()}
+	ctx := context.Background()
+	for rec, err := range snap.All(ctx, ScanOptions{Columns: []string{"id", "n"}, Ordinals: true}) {
+		if err != nil {
+			w.t.Errorf("scan: %v", err)
+			return v
+		}
+		ids, n, ordinals := rec.Column(0).(*array.Int64), rec.Column(1).(*array.Int64), rec.Column(2).(*array.Uint64)
+		for i := range int(rec.NumRows()) {
+			v.rows = append(v.rows, linShown{ordinals.Value(i), ids.Value(i), n.Value(i)})
+		}
+	}
+	if !w.keyed {
+		return v
+	}
+	for id := range int64(linKeys) {
+		row, err := snap.Lookup(ctx, id)
+		if err != nil {
+			w.t.Errorf("lookup: %v", err)
+			return v
+		}
+		f := &v.found[id]
+		if f.presence = row.Presence; f.presence == Present {
+			f.ordinal, f.n = row.Ordinal, row.Column(2).(*array.Int64).Value(row.Index)
+		}
+		if f.presence == Deleted {
+			w.count(func(s *linSeen) { s.deleted++ })
+		}
+	}
+	return v
+}
+
+// linClient is one client of the service that writes.
+type linClient struct {
+	*linWorld
+	me      int
+	rand    *rand.Rand
+	s       *linWriter // that it talks to
+	tickets []*linTicket
+	kept    []linKept
+	puts    int64
+}
+
+func (w *linWorld) client(me int) {
+	c := &linClient{linWorld: w, me: me, rand: w.rand(me)}
+	for range w.mix.steps {
+		w.sleep(c.rand, 5)
+		c.step()
+	}
+	for len(c.kept) > 0 {
+		c.lookAgain()
+	}
+}
+
+// follow makes the client talk to the newest writer, as a rule: some go on with
+// an old one, ended or not.
+func (c *linClient) follow() bool {
+	cur := c.current.Load()
+	if c.s == nil || c.rand.IntN(4) == 0 || c.s.ended.Load() && c.rand.IntN(3) > 0 {
+		c.s = cur
+	}
+	return c.s != nil
+}
+
+func (c *linClient) step() {
+	if !c.follow() {
+		return
+	}
+	switch n := c.rand.IntN(100); {
+	case n < 45:
+		if t := c.put(); t != nil {
+			c.tickets = append(c.tickets, t)
+			if c.rand.IntN(4) > 0 {
+				c.wait()
+			}
+		}
+	case n < 57:
+		c.wait()
+	case n < 75:
+		c.snapshot(linSnapshot, c.s.w.Snapshot)
+	case n < 81:
+		c.snapshot(linIndexed, c.s.w.IndexedSnapshot)
+	case n < 85:
+		c.flush()
+	case n < 88:
+		if began, err := c.now(), c.s.w.Rotate(c.t.Context()); err != nil {
+			c.failed(c.me, began, c.s, "rotate", err)
+		}
+	case n < 95:
+		c.lookAgain()
+	default:
+		c.refused()
+	}
+}
+
+// newRows makes rows to put.
+func (c *linClient) newRows() []linRow {
+	dead := c.keyed && c.rand.IntN(4) == 0
+	rows := make([]linRow, 1+c.rand.IntN(2))
+	for i := range rows {
+		c.puts++
+		rows[i] = linRow{n: int64(c.me+1)*1_000_000 + c.puts, id: c.rand.Int64N(linKeys), dead: dead}
+	}
+	if len(rows) > 1 && rows[0].id == rows[1].id {
+		rows = rows[:1]
+	}
+	return rows
+}
+
+// batchFor makes the batch of rows: keys to delete, or rows to put.
+func (w *linWorld) batchFor(rows []linRow) arrow.RecordBatch {
+	if rows[0].dead {
+		ids := make([]int64, len(rows))
+		for i, r := range rows {
+			ids[i] = r.id
+		}
+		return keysOf(w.t, ids...)
+	}
+	values := make([]testRow, len(rows))
+	for i, r := range rows {
+		values[i] = testRow{r.id, "", r.n}
+	}
+	return batchOf(w.t, values...)
+}
+
+func (c *linClient) put() *linTicket {
+	rows := c.newRows()
+	rec := c.batchFor(rows)
+	put := c.s.w.PutAsync
+	if rows[0].dead {
+		put = c.s.w.DeleteAsync
+	}
+	ctx, cancel := c.deadline(c.rand, 0, 0)
+	defer cancel()
+	began := c.now()
+	ticket, err := put(ctx, rec)
+	if err != nil {
+		if !c.failed(c.me, began, c.s, "put", err) {
+			c.t.Errorf("put: %v", err)
+		}
+		c.count(func(s *linSeen) { s.refused++ })
+		return nil
+	}
+	c.record(c.me, began, linCall{kind: linPut, who: c.s.number, rows: rows}, linReply{row: ticket.FirstRow()})
+	t := &linTicket{s: c.s, t: ticket, rows: rows}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range rows {
+		c.pending[r.n] = t
+	}
+	return t
+}
+
+// wait waits for one of the client's puts.
+func (c *linClient) wait() {
+	if len(c.tickets) == 0 {
+		return
+	}
+	i := c.rand.IntN(len(c.tickets))
+	t := c.tickets[i]
+	call := linCall{kind: linWait, who: t.s.number, indexed: t.s.indexed}
+	wait := t.t.Wait
+	if c.rand.IntN(3) == 0 {
+		call.indexed, wait = false, t.t.WaitDurable
+	}
+	ctx, cancel := c.deadline(c.rand, c.mix.cancel, 6)
+	defer cancel()
+	began, since := c.now(), time.Now()
+	err := wait(ctx)
+	switch {
+	case err == nil:
+		c.record(c.me, began, call, linReply{row: t.t.FirstRow() + uint64(t.t.Rows())})
+		c.mu.Lock()
+		c.seen.acked++
+		t.acked = t.acked || !call.indexed
+		if t.cancelled {
+			c.seen.again++
+		}
+		c.mu.Unlock()
+	case c.failed(c.me, began, t.s, "wait", err):
+		t.s.mu.Lock()
+		t.s.waits = append(t.s.waits, linWoken{since, time.Now()})
+		t.s.mu.Unlock()
+	default:
+		t.cancelled = true // to be waited for again, perhaps
+		return
+	}
+	c.tickets = slices.Delete(c.tickets, i, i+1)
+}
+
+func (c *linClient) flush() {
+	end := c.s.w.Stats().Accepted
+	ctx, cancel := c.deadline(c.rand, c.mix.cancel, 6)
+	defer cancel()
+	began := c.now()
+	if err := c.s.w.Flush(ctx); err != nil {
+		c.failed(c.me, began, c.s, "flush", err)
+		return
+	}
+	c.record(c.me, began, linCall{kind: linFlush, who: c.s.number}, linReply{row: end})
+}
+
+func (c *linClient) snapshot(kind linKind, take func() (*Snapshot, error)) {
+	began := c.now()
+	snap, err := take()
+	finish := c.now()
+	if err != nil {
+		c.failed(c.me, began, c.s, "snapshot", err)
+		return
+	}
+	if c.rand.IntN(2) == 0 {
+		c.sleep(c.rand, 3) // it does not matter when it is looked at
+	}
+	view := c.look(snap)
+	c.recordAt(c.me, began, began, finish, linCall{kind: kind, who: c.s.number, indexed: c.s.indexed}, linReply{view: view})
+	c.kept = append(c.kept, linKept{snap, view, c.s})
+	if len(c.kept) > c.mix.keep {
+		c.lookAgain()
+	}
+}
+
+// lookAgain looks at a snapshot that was looked at before: it shows the same.
+func (c *linClient) lookAgain() {
+	if len(c.kept) == 0 {
+		return
+	}
+	k := c.kept[0]
+	c.kept = c.kept[1:]
+	if v := c.look(k.snap); v.bound != k.view.bound || !slices.Equal(v.rows, k.view.rows) || v.found != k.view.found {
+		c.t.Errorf("a snapshot showed %+v, and now shows %+v", *k.view, *v)
+	}
+	c.count(func(s *linSeen) {
+		s.lookedAgain++
+		if k.s.ended.Load() {
+			s.outlived++
+		}
+	})
+	k.snap.Close()
+}
+
+// keyClient is a client that puts and waits in one call, as most do.
+func (w *linWorld) keyClient(me int) {
+	c := &linClient{linWorld: w, me: me, rand: w.rand(me)}
+	for range w.mix.steps {
+		w.sleep(c.rand, 5)
+		switch {
+		case !c.follow():
+		case c.rand.IntN(2) == 0:
+			c.write()
+		default:
+			c.snapshot(linSnapshot, c.s.w.Snapshot)
+		}
+	}
+	for len(c.kept) > 0 {
+		c.lookAgain()
+	}
+}
+
+func (c *linClient) write() {
+	rows := c.newRows()
+	rec := c.batchFor(rows)
+	put := c.s.w.Put
+	if rows[0].dead {
+		put = c.s.w.Delete
+	}
+	ctx, cancel := c.deadline(c.rand, c.mix.cancel, 6)
+	defer cancel()
+	x := linWrite{client: c.me, s: c.s, rows: rows, call: c.now()}
+	err := put(ctx, rec)
+	x.finish, x.acked = c.now(), err == nil
+	if err != nil {
+		c.failed(c.me, x.call, c.s, "put", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, x)
+	if x.acked {
+		c.spans = append(c.spans, linSpan{c.me, x.call, x.finish})
+		c.seen.acked++
+	}
+}
+
+// refused makes a put that stores nothing: its values must never be seen.
+func (c *linClient) refused() {
+	c.puts++
+	rec := batchOf(c.t, testRow{0, "never", int64(c.me+1)*1_000_000 + c.puts})
+	ctx, cancel := context.WithCancel(c.t.Context())
+	defer cancel()
+	want := ErrInvalid
+	if c.rand.IntN(2) == 0 {
+		cancel()
+		want = context.Canceled
+	} else {
+		rec = keysOf(c.t, 0) // not all columns
+	}
+	began := c.now()
+	_, err := c.s.w.PutAsync(ctx, rec)
+	if errors.Is(err, want) {
+		c.count(func(s *linSeen) { s.refused++ })
+		return
+	}
+	if err == nil || !c.failed(c.me, began, c.s, "put", err) {
+		c.t.Errorf("put: got %v, want %v", err, want)
+	}
+}
+
+// read is a process that reads.
+func (w *linWorld) read(me int) {
+	r := w.rand(me)
+	var own *linReader
+	defer func() {
+		if own != nil {
+			own.r.Close()
+		}
+	}()
+	for range w.mix.steps * 2 / 3 {
+		w.sleep(r, 6)
+		if own == nil {
+			own = w.openReader(me, r)
+			continue
+		}
+		x := own
+		if r.IntN(4) == 0 {
+			x = w.reader.Load() // somebody else's, perhaps
+		}
+		began := w.now()
+		c := linCall{kind: linRead, who: x.number}
+		var err error
+		if r.IntN(4) > 0 {
+			c.kind = linRefresh
+			ctx, cancel := w.deadline(r, w.mix.cancel, 4)
+			err = x.r.Refresh(ctx)
+			cancel()
+		}
+		var snap *Snapshot
+		if err == nil {
+			snap, err = x.r.Snapshot()
+		}
+		if err != nil {
+			if x == own || !errors.Is(err, ErrClosed) {
+				w.allowed("read", err)
+			}
+			continue
+		}
+		finish := w.now()
+		view := w.look(snap)
+		snap.Close()
+		w.recordAt(me, began, began, finish, c, linReply{view: view})
+		if r.IntN(10) == 0 {
+			own.r.Close()
+			own = nil
+		}
+	}
+}
+
+func (w *linWorld) openReader(me int, r *rand.Rand) *linReader {
+	early := w.current.Load() == nil
+	o := &ReaderOptions{Retry: w.base.Retry, ReplayBytes: []int64{1, 1 << 20}[r.IntN(2)]}
+	ctx, cancel := w.deadline(r, w.mix.cutOff, 12)
+	defer cancel()
+	began := w.now()
+	opened, err := OpenReader(ctx, w.connect(r), testShard, o)
+	if err != nil {
+		if !early || !errors.Is(err, objstore.ErrNotExist) {
+			w.allowed("open a reader", err)
+		}
+		return nil
+	}
+	snap, err := opened.Snapshot()
+	finish := w.now()
+	if err != nil {
+		w.t.Errorf("read: %v", err)
+		return nil
+	}
+	defer snap.Close()
+	w.mu.Lock()
+	x := &linReader{number: w.readers, r: opened}
+	w.readers++
+	w.mu.Unlock()
+	w.recordAt(me, began, began, finish, linCall{kind: linRefresh, who: x.number}, linReply{view: w.look(snap)})
+	w.reader.Store(x)
+	return x
+}
+
+// finish ends everybody, lets late puts land, and looks at what is there in the
+// end, twice.
+func (w *linWorld) finish(me int) {
+	for _, s := range w.all {
+		w.crash(me, s)
+	}
+	for _, io := range w.ios {
+		io.Clear()
+		io.Wait()
+	}
+	r := w.rand(me)
+	w.mix.lost, w.mix.failed, w.mix.ambiguous, w.mix.slow, w.mix.cutOff, w.mix.cancel = 0, 0, 0, 0, 0, 0
+	for range 2 {
+		if s := w.open(me, r); s != nil {
+			w.crash(me, s)
+		}
+	}
+	if x := w.openReader(me, r); x != nil {
+		x.r.Close()
+	}
+	for _, s := range w.all {
+		w.checkWoken(s)
+	}
+	w.summarize()
+}
+
+// checkWoken: a failure wakes every waiter at once. In a bubble that is the same
+// instant.
+func (w *linWorld) checkWoken(s *linWriter) {
+	if w.mix.real {
+		return
+	}
+	since := time.Unix(0, s.since.Load())
+	for _, x := range s.waits {
+		due := since
+		if x.began.After(due) {
+			due = x.began
+		}
+		if !x.ended.Equal(due) {
+			w.t.Errorf("writer %d failed at %v; a wait that began at %v ended at %v", s.number, since, x.began, x.ended)
+		}
+	}
+}
+
+// summarize counts what the history was about.
+func (w *linWorld) summarize() {
+	s := &w.seen
+	s.histories, s.ops = 1, len(w.spans)
+	for i, a := range w.spans {
+		n := 1
+		for j, b := range w.spans {
+			if i != j && a.client != b.client && a.call < b.finish && b.call < a.finish {
+				n++
+			}
+		}
+		if n > 1 {
+			s.overlapped++
+		}
+		s.widest = max(s.widest, n)
+	}
+	inLog := w.logged()
+	for n, t := range w.pending {
+		switch {
+		case t.acked || t.rows[0].dead:
+		case inLog[n]:
+			s.found++
+		default:
+			s.gone++
+		}
+	}
+	shown := map[int64]bool{}
+	for _, op := range w.ops {
+		c, v := op.Input.(linCall), op.Output.(linReply).view
+		if c.kind != linSnapshot && c.kind != linIndexed {
+			continue
+		}
+		for _, r := range v.rows {
+			if !inLog[r.n] && !shown[r.n] {
+				shown[r.n] = true
+				s.undone++
+			}
+		}
+	}
+}
+
+// logged reads the log past all faults, and returns the values of its rows.
+func (w *linWorld) logged() map[int64]bool {
+	walk := replay.NewWalker(replay.Config{Store: w.disk, Dir: layoutOf(testShard).wal, From: wal.Start()})
+	defer walk.Close()
+	found := make(map[int64]bool)
+	for {
+		step, err := walk.Next(context.Background())
+		if err != nil {
+			w.t.Errorf("the log: %v", err)
+			return found
+		}
+		if step == nil {
+			return found
+		}
+		if step.Live {
+			for _, b := range step.Entry.Batches {
+				n := b.Column(2).(*array.Int64)
+				for i := range n.Len() {
+					if n.IsValid(i) {
+						found[n.Value(i)] = true
+					}
+				}
+			}
+		}
+		step.Entry.Release()
+	}
+}
