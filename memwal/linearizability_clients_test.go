@@ -24,8 +24,9 @@ import (
 // linMix says what a history is about.
 type linMix struct {
 	clients, readers, keepers int
-	steps                     int // calls of a client, about
+	steps                     int // calls of a client, at most: it stops when the keepers do
 	lives                     int // writers that a keeper opens
+	life                      int // units of time that it lets one be, at most
 
 	lost, failed, ambiguous, slow float64 // chances of a request that writes
 	attempts                      int     // of a request
@@ -59,7 +60,7 @@ type linSeen struct {
 	deleted               int // lookups that found a deleted key
 	lostReplies           int // puts that were applied and whose reply was lost
 	lookedAgain, outlived int // looks at kept snapshots; those of them after their writer had ended
-	undone                int // rows that were shown before they were durable, and were then lost
+	undone                int // rows that VisibleIndexed had shown and a crash took back
 }
 
 func (s *linSeen) add(o linSeen) {
@@ -104,7 +105,7 @@ type linWorld struct {
 	clock   atomic.Int64
 	current atomic.Pointer[linWriter] // of the highest epoch
 	reader  atomic.Pointer[linReader] // the last that was opened
-	opening atomic.Bool               // an open has been called
+	keeping atomic.Int64              // keepers that are not done
 
 	mu      sync.Mutex
 	ops     []porcupine.Operation // of the log model
@@ -288,6 +289,7 @@ func (w *linWorld) run(client func(me int)) {
 		who++
 		wg.Go(func() { f(me) })
 	}
+	w.keeping.Store(int64(w.mix.keepers))
 	for range w.mix.keepers {
 		start(w.keep)
 	}
@@ -303,16 +305,18 @@ func (w *linWorld) run(client func(me int)) {
 
 // keep opens writers, and ends them: a crash, a close, or just the next open.
 func (w *linWorld) keep(me int) {
+	defer w.keeping.Add(-1)
 	r := w.rand(me)
 	for range w.mix.lives {
 		s := w.open(me, r)
 		if s == nil {
 			return
 		}
-		w.sleep(r, float64(w.mix.steps)*2.5)
+		w.sleep(r, float64(w.mix.life))
 		switch r.IntN(5) {
 		case 0, 1:
 			w.crash(me, s)
+			w.count(func(s *linSeen) { s.crashes++ })
 		case 2:
 			w.closeWriter(me, s, r)
 		default: // taken over by the next, or by another keeper
@@ -322,7 +326,6 @@ func (w *linWorld) keep(me int) {
 
 // open opens the shard, again and again until that succeeds.
 func (w *linWorld) open(me int, r *rand.Rand) *linWriter {
-	w.opening.Store(true)
 	for range 100 {
 		o := w.base
 		if r.Float64() < w.mix.indexed {
@@ -387,7 +390,6 @@ func (w *linWorld) crash(me int, s *linWriter) {
 	began := w.now()
 	_ = s.w.Abort()
 	w.ended(me, began, s, false)
-	w.count(func(s *linSeen) { s.crashes++ })
 }
 
 func (w *linWorld) closeWriter(me int, s *linWriter, r *rand.Rand) {
@@ -504,9 +506,17 @@ type linClient struct {
 
 func (w *linWorld) client(me int) {
 	c := &linClient{linWorld: w, me: me, rand: w.rand(me)}
-	for range w.mix.steps {
-		w.sleep(c.rand, 5)
-		c.step()
+	c.work(c.step)
+}
+
+// work makes steps while there are keepers, and then looks at all that was kept.
+func (c *linClient) work(step func()) {
+	for n := 0; n < c.mix.steps && c.keeping.Load() > 0; {
+		c.sleep(c.rand, 5)
+		if c.follow() {
+			step()
+			n++
+		}
 	}
 	for len(c.kept) > 0 {
 		c.lookAgain()
@@ -520,13 +530,11 @@ func (c *linClient) follow() bool {
 	if c.s == nil || c.rand.IntN(4) == 0 || c.s.ended.Load() && c.rand.IntN(3) > 0 {
 		c.s = cur
 	}
-	return c.s != nil
+	// There may be no other yet. Most wait for it.
+	return c.s != nil && (!c.s.ended.Load() || c.rand.IntN(6) == 0)
 }
 
 func (c *linClient) step() {
-	if !c.follow() {
-		return
-	}
 	switch n := c.rand.IntN(100); {
 	case n < 45:
 		if t := c.put(); t != nil {
@@ -564,6 +572,9 @@ func (c *linClient) newRows() []linRow {
 	}
 	if len(rows) > 1 && rows[0].id == rows[1].id {
 		rows = rows[:1]
+	}
+	for i := range rows {
+		rows[i].more = i < len(rows)-1
 	}
 	return rows
 }
@@ -702,19 +713,13 @@ func (c *linClient) lookAgain() {
 // keyClient is a client that puts and waits in one call, as most do.
 func (w *linWorld) keyClient(me int) {
 	c := &linClient{linWorld: w, me: me, rand: w.rand(me)}
-	for range w.mix.steps {
-		w.sleep(c.rand, 5)
-		switch {
-		case !c.follow():
-		case c.rand.IntN(2) == 0:
+	c.work(func() {
+		if c.rand.IntN(2) == 0 {
 			c.write()
-		default:
+		} else {
 			c.snapshot(linSnapshot, c.s.w.Snapshot)
 		}
-	}
-	for len(c.kept) > 0 {
-		c.lookAgain()
-	}
+	})
 }
 
 func (c *linClient) write() {
@@ -726,6 +731,7 @@ func (c *linClient) write() {
 	}
 	ctx, cancel := c.deadline(c.rand, c.mix.cancel, 6)
 	defer cancel()
+	ended := c.s.ended.Load() // then it is refused
 	x := linWrite{client: c.me, s: c.s, rows: rows, call: c.now()}
 	err := put(ctx, rec)
 	x.finish, x.acked = c.now(), err == nil
@@ -734,6 +740,10 @@ func (c *linClient) write() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ended && !x.acked {
+		c.seen.refused++
+		return
+	}
 	c.writes = append(c.writes, x)
 	if x.acked {
 		c.spans = append(c.spans, linSpan{c.me, x.call, x.finish})
@@ -774,8 +784,10 @@ func (w *linWorld) read(me int) {
 			own.r.Close()
 		}
 	}()
-	for range w.mix.steps * 2 / 3 {
-		w.sleep(r, 6)
+	for range w.mix.steps {
+		if w.sleep(r, 8); w.keeping.Load() == 0 {
+			return
+		}
 		if own == nil {
 			own = w.openReader(me, r)
 			continue
@@ -784,29 +796,19 @@ func (w *linWorld) read(me int) {
 		if r.IntN(4) == 0 {
 			x = w.reader.Load() // somebody else's, perhaps
 		}
-		began := w.now()
-		c := linCall{kind: linRead, who: x.number}
-		var err error
-		if r.IntN(4) > 0 {
-			c.kind = linRefresh
+		began, refresh := w.now(), r.IntN(4) > 0
+		if refresh {
 			ctx, cancel := w.deadline(r, w.mix.cancel, 4)
-			err = x.r.Refresh(ctx)
+			err := x.r.Refresh(ctx)
 			cancel()
-		}
-		var snap *Snapshot
-		if err == nil {
-			snap, err = x.r.Snapshot()
-		}
-		if err != nil {
-			if x == own || !errors.Is(err, ErrClosed) {
-				w.allowed("read", err)
+			if err != nil {
+				if x == own || !errors.Is(err, ErrClosed) {
+					w.allowed("refresh", err)
+				}
+				continue
 			}
-			continue
 		}
-		finish := w.now()
-		view := w.look(snap)
-		snap.Close()
-		w.recordAt(me, began, began, finish, c, linReply{view: view})
+		w.show(me, began, refresh, x, x == own)
 		if r.IntN(10) == 0 {
 			own.r.Close()
 			own = nil
@@ -827,20 +829,32 @@ func (w *linWorld) openReader(me int, r *rand.Rand) *linReader {
 		}
 		return nil
 	}
-	snap, err := opened.Snapshot()
-	finish := w.now()
-	if err != nil {
-		w.t.Errorf("read: %v", err)
-		return nil
-	}
-	defer snap.Close()
 	w.mu.Lock()
 	x := &linReader{number: w.readers, r: opened}
 	w.readers++
 	w.mu.Unlock()
-	w.recordAt(me, began, began, finish, linCall{kind: linRefresh, who: x.number}, linReply{view: w.look(snap)})
+	w.show(me, began, true, x, true)
 	w.reader.Store(x)
 	return x
+}
+
+// show records what a reader shows, and the refresh before it that began then.
+func (w *linWorld) show(me int, began int64, refresh bool, x *linReader, own bool) {
+	taking := w.now()
+	snap, err := x.r.Snapshot()
+	finish := w.now()
+	if err != nil {
+		if own || !errors.Is(err, ErrClosed) {
+			w.t.Errorf("read: %v", err)
+		}
+		return
+	}
+	defer snap.Close()
+	view := w.look(snap)
+	if refresh {
+		w.recordAt(me, began, began, finish, linCall{kind: linRefresh, who: x.number}, linReply{view: view})
+	}
+	w.recordAt(me, taking, taking, finish, linCall{kind: linRead, who: x.number}, linReply{view: view})
 }
 
 // finish ends everybody, lets late puts land, and looks at what is there in the
@@ -892,13 +906,13 @@ func (w *linWorld) summarize() {
 	s := &w.seen
 	s.histories, s.ops = 1, len(w.spans)
 	for i, a := range w.spans {
-		n := 1
+		n := 0
 		for j, b := range w.spans {
 			if i != j && a.client != b.client && a.call < b.finish && b.call < a.finish {
 				n++
 			}
 		}
-		if n > 1 {
+		if n > 0 {
 			s.overlapped++
 		}
 		s.widest = max(s.widest, n)
@@ -916,7 +930,7 @@ func (w *linWorld) summarize() {
 	shown := map[int64]bool{}
 	for _, op := range w.ops {
 		c, v := op.Input.(linCall), op.Output.(linReply).view
-		if c.kind != linSnapshot && c.kind != linIndexed {
+		if c.kind != linSnapshot || !c.indexed {
 			continue
 		}
 		for _, r := range v.rows {

@@ -23,8 +23,8 @@ import (
 //	snapshot    shows a prefix of the writer's rows: all that a wait or a snapshot
 //	            before it has shown, nothing that is not in the log (VisibleDurable)
 //	indexed     the same for the writer's own reads, durable or not
-//	refresh     a reader shows a prefix of the log: all that is known to be in it
-//	read        a reader goes on showing what it has shown
+//	refresh     a reader reads a prefix of the log: all that is known to be in it
+//	read        a reader shows a prefix of the log, and goes on showing it
 //	closed      all accepted rows are in the log; nothing is accepted any more
 //	ended       the writer has failed: nothing is accepted, no snapshot is given
 //
@@ -33,9 +33,11 @@ import (
 // be in it, until the next open or refresh tells, and then that stays. So a put
 // without an answer needs no rule of its own: it is accepted, and never waited for.
 //
-// One thing the model does not say, since memwal does not promise it: a reader
-// may show rows before the writer's own snapshots do. They are in the log, and the
-// reply is still on its way to the writer.
+// Two things the model does not say, since memwal does not promise them. A reader
+// may show rows before the writer's own snapshots do: they are in the log, and the
+// reply is still on its way to the writer. And a refresh reads first and shows what it
+// has read some time after: meanwhile others find the same reader where it was, so a
+// refresh is followed by a read of its own.
 //
 // The key model is the plain one: a register for each key. It is weaker and
 // knows nothing of ordinals, prefixes and epochs, so that its histories can be
@@ -46,6 +48,7 @@ type linRow struct {
 	n    int64 // unique in its history; what column n has
 	id   int64 // the key, from 0 to linKeys-1
 	dead bool  // a delete
+	more bool  // the next row is of the same batch: batches are never split
 }
 
 // linKeys is how many keys there are.
@@ -110,6 +113,9 @@ type linFound struct {
 
 // shows tells whether v is what a snapshot of these rows has to say.
 func (v *linView) shows(rows []linRow, keyed bool) bool {
+	if n := len(rows); n > 0 && rows[n-1].more {
+		return false
+	}
 	var newest [linKeys]int
 	for i, r := range rows {
 		newest[r.id] = i + 1
@@ -285,13 +291,15 @@ func (s *linState) reader(c linCall, v *linView, keyed bool) bool {
 	}
 	least := s.readers[c.who]
 	if c.kind == linRefresh {
-		least = max(least, s.durable)
+		least = s.durable
 	}
 	log := s.log()
 	if v.bound < least || v.bound > uint64(len(log)) || !v.shows(log[:v.bound], keyed) {
 		return false
 	}
-	s.readers[c.who] = v.bound
+	if c.kind == linRead {
+		s.readers[c.who] = v.bound
+	}
 	return s.logged(s.current, v.bound)
 }
 

@@ -1,6 +1,7 @@
 package memwal
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math"
@@ -28,7 +29,7 @@ import (
 // gentle is what the others are made from.
 func gentle() linMix {
 	return linMix{
-		clients: 5, readers: 1, keepers: 1, steps: 10, lives: 3,
+		clients: 5, readers: 1, keepers: 1, steps: 24, lives: 3, life: 50,
 		lost: 0.1, failed: 0.1, ambiguous: 0.05, slow: 0.05, attempts: 8,
 		cancel: 0.1, cutOff: 0.1, small: true, keep: 2, unit: 10 * time.Millisecond,
 	}
@@ -90,7 +91,7 @@ func TestV09_FailedWritersAreLinearizable(t *testing.T) {
 // opens right after them, change nothing.
 func TestR13_CrashedOpensAreLinearizable(t *testing.T) {
 	mix := gentle()
-	mix.cutOff, mix.lives, mix.steps, mix.clients, mix.lost = 0.7, 6, 12, 4, 0.2
+	mix.cutOff, mix.lives, mix.clients, mix.lost = 0.7, 6, 4, 0.2
 	seen := linearizable(t, 60, mix)
 	seen.need(t, map[string]int{"opens cut off": seen.cutOff - 3*seen.histories, "recovered rows": seen.recovered, "crashes": seen.crashes})
 }
@@ -99,7 +100,7 @@ func TestR13_CrashedOpensAreLinearizable(t *testing.T) {
 // rotate, and after their writer has ended.
 func TestQ07_KeptSnapshotsAreLinearizable(t *testing.T) {
 	mix := gentle()
-	mix.keep, mix.steps = 6, 16
+	mix.keep = 6
 	seen := linearizable(t, 60, mix)
 	seen.need(t, map[string]int{"second looks": seen.lookedAgain - seen.histories, "snapshots that outlived their writer": seen.outlived})
 }
@@ -118,7 +119,7 @@ func TestV07_IndexedVisibilityIsLinearizable(t *testing.T) {
 // clock.
 func TestLinearizableInRealTime(t *testing.T) {
 	mix := gentle()
-	mix.clients, mix.keepers, mix.readers, mix.steps, mix.unit, mix.real = 8, 2, 2, 20, time.Millisecond, true
+	mix.clients, mix.keepers, mix.readers, mix.unit, mix.real = 8, 2, 2, time.Millisecond, true
 	w := newLinWorld(t, max(1, *modelSeed), mix)
 	w.run(w.client)
 	w.check(t, "log", linLogModel(w.keyed), w.ops)
@@ -129,7 +130,7 @@ func TestLinearizableInRealTime(t *testing.T) {
 // a register for each key.
 func TestLinearizableKeys(t *testing.T) {
 	mix := gentle()
-	mix.clients, mix.readers, mix.keepers, mix.lives, mix.steps = 8, 2, 2, 5, 50
+	mix.clients, mix.readers, mix.keepers, mix.lives, mix.steps = 8, 2, 2, 5, 80
 	var seen linSeen
 	linSeeds(t, 12, func(t *testing.T, seed uint64) {
 		var w *linWorld
@@ -140,7 +141,7 @@ func TestLinearizableKeys(t *testing.T) {
 		})
 		own, outside := w.accesses(t)
 		w.check(t, "keys", linKeyModel(), own)
-		w.check(t, "keys of readers", linKeyModel(), outside)
+		w.check(t, "keys-of-readers", linKeyModel(), outside)
 		seen.add(w.seen)
 	})
 	seen.need(t, map[string]int{
@@ -208,17 +209,12 @@ func (w *linWorld) check(t *testing.T, name string, model porcupine.Model, histo
 	case porcupine.Unknown:
 		t.Errorf("seed %d, %s: %d calls were not checked within a minute", w.seed, name, len(history))
 	case porcupine.Illegal:
-		t.Errorf("seed %d: no order of these %d calls explains the answers of the %s; drawn in %s",
-			w.seed, len(history), name, draw(t, name, model, history))
-		ordered := slices.SortedFunc(slices.Values(history), func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
-		for _, op := range ordered {
-			t.Logf("%5d-%-5d client %d: %s", op.Call, op.Return, op.ClientId, model.DescribeOperation(op.Input, op.Output))
-		}
+		w.report(t, name, model, history)
 	}
 }
 
-// draw writes porcupine's picture of a history that is wrong, and returns its path.
-func draw(t *testing.T, name string, model porcupine.Model, history []porcupine.Operation) string {
+// report says what is wrong with a history, and where the whole of it is.
+func (w *linWorld) report(t *testing.T, name string, model porcupine.Model, history []porcupine.Operation) {
 	t.Helper()
 	// Without -artifacts the testing package would remove it after the test.
 	dir := t.ArtifactDir()
@@ -228,12 +224,53 @@ func draw(t *testing.T, name string, model porcupine.Model, history []porcupine.
 			t.Fatal(err)
 		}
 	}
-	_, info := porcupine.CheckOperationsVerbose(model, history, 10*time.Second)
-	path := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".html")
-	if err := porcupine.VisualizePath(model, info, path); err != nil {
-		t.Fatal(err)
+	file := filepath.Join(dir, name)
+	left, err := linDraw(file, model, history)
+	t.Errorf("seed %d: no order of these %d calls explains their answers (%s); see %[4]s.html and %[4]s.txt (%[5]v)",
+		w.seed, len(history), name, file, err)
+	for _, line := range left {
+		t.Logf("it has no place: %.300s", line)
 	}
-	return path
+}
+
+// linDraw writes porcupine's picture of a history that is wrong to file.html, and
+// the history as text to file.txt. It returns some calls that found no place in the
+// longest order that porcupine got to, those first that returned first.
+func linDraw(file string, model porcupine.Model, history []porcupine.Operation) (left []string, err error) {
+	_, info := porcupine.CheckOperationsVerbose(model, history, 10*time.Second)
+	if err := porcupine.VisualizePath(model, info, file+".html"); err != nil {
+		return nil, err
+	}
+	ordered := slices.SortedFunc(slices.Values(history), func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var text strings.Builder
+	for _, op := range ordered {
+		fmt.Fprintln(&text, describeAt(model, op))
+	}
+	if err := os.WriteFile(file+".txt", []byte(text.String()), 0o644); err != nil {
+		return nil, err
+	}
+	parts := [][]porcupine.Operation{history}
+	if model.Partition != nil {
+		parts = model.Partition(history)
+	}
+	for p, partials := range info.PartialLinearizationsOperations() {
+		longest := slices.MaxFunc(append(partials, nil), func(a, b []porcupine.Operation) int { return cmp.Compare(len(a), len(b)) })
+		placed := make(map[int64]bool)
+		for _, op := range longest {
+			placed[op.Call] = true
+		}
+		rest := slices.DeleteFunc(parts[p], func(op porcupine.Operation) bool { return placed[op.Call] })
+		slices.SortFunc(rest, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+		for _, op := range rest[:min(5, len(rest))] {
+			left = append(left, describeAt(model, op))
+		}
+	}
+	return left, nil
+}
+
+// describeAt is a line about a call.
+func describeAt(model porcupine.Model, op porcupine.Operation) string {
+	return fmt.Sprintf("%d-%d client %d: %s", op.Call, op.Return, op.ClientId, model.DescribeOperation(op.Input, op.Output))
 }
 
 // accesses makes histories of the key model: what writers' clients did, and the
@@ -265,20 +302,34 @@ func (w *linWorld) accesses(t *testing.T) (own, outside []porcupine.Operation) {
 		}
 		return end
 	}
+	seen := make(map[int64]bool)
+	for _, op := range w.ops {
+		if v := op.Output.(linReply).view; v != nil {
+			for _, f := range v.found {
+				seen[f.n] = true
+			}
+		}
+	}
 	for _, x := range w.writes {
 		end := until(x.s.number)
-		switch {
-		case !x.acked && x.call > end:
-			continue // it can have no effect: if its rows are seen, nobody has put them
-		case x.acked && x.call > end:
+		if x.acked && x.call > end {
 			t.Errorf("seed %d: a put that began at %d was acknowledged, its writer's successor had opened the shard by %d", w.seed, x.call, end)
-		case !x.acked:
+		}
+		if !x.acked && x.call > end {
+			continue // it has no effect: if its rows are seen, nobody has put them
+		}
+		if !x.acked {
 			x.finish = end
 		}
 		for _, r := range x.rows {
 			a := linAccess{key: r.id, write: r.n, unknown: !x.acked}
-			if r.dead {
+			switch {
+			case r.dead:
 				a.write = linDeletedKey
+			case a.unknown && !seen[r.n]:
+				continue // it had no effect, or one that does not matter
+			default:
+				a.unknown = false
 			}
 			op := porcupine.Operation{ClientId: x.client, Input: a, Call: x.call, Output: nil, Return: x.finish}
 			own, outside = append(own, op), append(outside, op)
