@@ -211,14 +211,15 @@ func (w *linWorld) sleep(r *rand.Rand, units float64) {
 	time.Sleep(time.Duration(r.Float64() * units * float64(w.mix.unit)))
 }
 
-// deadline is a context that ends soon with the chance, and else long after any
-// call should have returned.
+// errHung is why a context ends long after any call should have returned.
+var errHung = errors.New("the call hangs")
+
+// deadline is a context that ends soon with the chance, and else if the call hangs.
 func (w *linWorld) deadline(r *rand.Rand, soon float64, units float64) (context.Context, context.CancelFunc) {
-	d := w.patience()
 	if r.Float64() < soon {
-		d = time.Duration(r.Float64() * units * float64(w.mix.unit))
+		return context.WithTimeout(w.t.Context(), time.Duration(r.Float64()*units*float64(w.mix.unit)))
 	}
-	return context.WithTimeout(w.t.Context(), d)
+	return context.WithTimeoutCause(w.t.Context(), w.patience(), errHung)
 }
 
 // connect makes a process's own way to the disk.
@@ -340,7 +341,7 @@ func (w *linWorld) open(me int, r *rand.Rand) *linWriter {
 		if err == nil {
 			return w.opened(me, began, finish, opened, o.Visibility == VisibleIndexed)
 		}
-		w.allowed("open", err)
+		w.allowed(ctx, "open", err)
 		w.count(func(s *linSeen) { s.cutOff++ })
 		w.sleep(r, 10)
 	}
@@ -398,7 +399,7 @@ func (w *linWorld) closeWriter(me int, s *linWriter, r *rand.Rand) {
 	began := w.now()
 	err := s.w.Close(ctx)
 	if err != nil {
-		w.failed(me, began, s, "close", err)
+		w.failed(ctx, me, began, s, "close", err)
 		w.ended(me, began, s, false)
 		return
 	}
@@ -413,9 +414,9 @@ func (w *linWorld) ended(me int, began int64, s *linWriter, puts bool) {
 	w.record(me, began, linCall{kind: linEnded, who: s.number, puts: puts}, linReply{})
 }
 
-// failed looks at what a call on s returned. It reports whether the writer has
-// ended.
-func (w *linWorld) failed(me int, began int64, s *linWriter, op string, err error) bool {
+// failed looks at what a call on s with ctx returned. It reports whether the writer
+// has ended.
+func (w *linWorld) failed(ctx context.Context, me int, began int64, s *linWriter, op string, err error) bool {
 	poisoned, ok := errors.AsType[*PoisonedError](err)
 	switch {
 	case ok:
@@ -434,7 +435,7 @@ func (w *linWorld) failed(me int, began int64, s *linWriter, op string, err erro
 			w.count(func(s *linSeen) { s.poisoned++ })
 		}
 	case errors.Is(err, ErrClosed):
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()) && context.Cause(ctx) != errHung:
 		w.count(func(s *linSeen) { s.cancelled++ })
 		return false
 	default:
@@ -446,13 +447,13 @@ func (w *linWorld) failed(me int, began int64, s *linWriter, op string, err erro
 	return true
 }
 
-// allowed fails the test for errors of the store's users that no fault explains.
-func (w *linWorld) allowed(op string, err error) {
-	if _, gaveUp := errors.AsType[*objstore.RetryError](err); gaveUp {
+// allowed fails the test for an error of a call with ctx that no fault explains.
+func (w *linWorld) allowed(ctx context.Context, op string, err error) {
+	if _, gaveUp := errors.AsType[*objstore.RetryError](err); gaveUp && context.Cause(ctx) != errHung {
 		return
 	}
 	for _, ok := range []error{ErrFenced, context.DeadlineExceeded, context.Canceled, faultstore.ErrInjected, objstore.ErrAmbiguous} {
-		if errors.Is(err, ok) {
+		if errors.Is(err, ok) && context.Cause(ctx) != errHung {
 			return
 		}
 	}
@@ -552,8 +553,9 @@ func (c *linClient) step() {
 	case n < 85:
 		c.flush()
 	case n < 88:
-		if began, err := c.now(), c.s.w.Rotate(c.t.Context()); err != nil {
-			c.failed(c.me, began, c.s, "rotate", err)
+		ctx := c.t.Context()
+		if began, err := c.now(), c.s.w.Rotate(ctx); err != nil {
+			c.failed(ctx, c.me, began, c.s, "rotate", err)
 		}
 	case n < 95:
 		c.lookAgain()
@@ -607,7 +609,7 @@ func (c *linClient) put() *linTicket {
 	began := c.now()
 	ticket, err := put(ctx, rec)
 	if err != nil {
-		if !c.failed(c.me, began, c.s, "put", err) {
+		if !c.failed(ctx, c.me, began, c.s, "put", err) {
 			c.t.Errorf("put: %v", err)
 		}
 		c.count(func(s *linSeen) { s.refused++ })
@@ -649,7 +651,7 @@ func (c *linClient) wait() {
 			c.seen.again++
 		}
 		c.mu.Unlock()
-	case c.failed(c.me, began, t.s, "wait", err):
+	case c.failed(ctx, c.me, began, t.s, "wait", err):
 		t.s.mu.Lock()
 		t.s.waits = append(t.s.waits, linWoken{since, time.Now()})
 		t.s.mu.Unlock()
@@ -666,7 +668,7 @@ func (c *linClient) flush() {
 	defer cancel()
 	began := c.now()
 	if err := c.s.w.Flush(ctx); err != nil {
-		c.failed(c.me, began, c.s, "flush", err)
+		c.failed(ctx, c.me, began, c.s, "flush", err)
 		return
 	}
 	c.record(c.me, began, linCall{kind: linFlush, who: c.s.number}, linReply{row: end})
@@ -677,7 +679,7 @@ func (c *linClient) snapshot(kind linKind, take func() (*Snapshot, error)) {
 	snap, err := take()
 	finish := c.now()
 	if err != nil {
-		c.failed(c.me, began, c.s, "snapshot", err)
+		c.failed(c.t.Context(), c.me, began, c.s, "snapshot", err)
 		return
 	}
 	if c.rand.IntN(2) == 0 {
@@ -736,7 +738,7 @@ func (c *linClient) write() {
 	err := put(ctx, rec)
 	x.finish, x.acked = c.now(), err == nil
 	if err != nil {
-		c.failed(c.me, x.call, c.s, "put", err)
+		c.failed(ctx, c.me, x.call, c.s, "put", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -770,7 +772,7 @@ func (c *linClient) refused() {
 		c.count(func(s *linSeen) { s.refused++ })
 		return
 	}
-	if err == nil || !c.failed(c.me, began, c.s, "put", err) {
+	if err == nil || !c.failed(ctx, c.me, began, c.s, "put", err) {
 		c.t.Errorf("put: got %v, want %v", err, want)
 	}
 }
@@ -803,7 +805,7 @@ func (w *linWorld) read(me int) {
 			cancel()
 			if err != nil {
 				if x == own || !errors.Is(err, ErrClosed) {
-					w.allowed("refresh", err)
+					w.allowed(ctx, "refresh", err)
 				}
 				continue
 			}
@@ -825,7 +827,7 @@ func (w *linWorld) openReader(me int, r *rand.Rand) *linReader {
 	opened, err := OpenReader(ctx, w.connect(r), testShard, o)
 	if err != nil {
 		if !early || !errors.Is(err, objstore.ErrNotExist) {
-			w.allowed("open a reader", err)
+			w.allowed(ctx, "open a reader", err)
 		}
 		return nil
 	}

@@ -40,7 +40,7 @@ func gentle() linMix {
 func TestV20_ConcurrentClientsAreLinearizable(t *testing.T) {
 	mix := gentle()
 	mix.clients, mix.readers, mix.keepers, mix.indexed = 6, 2, 2, 0.2
-	seen := linearizable(t, 160, mix)
+	seen := linearizable(t, 80, mix)
 	seen.need(t, map[string]int{
 		"calls that overlap":           seen.overlapped - seen.ops/2,
 		"three calls at once":          seen.widest - 2,
@@ -62,7 +62,7 @@ func TestV20_ConcurrentClientsAreLinearizable(t *testing.T) {
 func TestV10_LostRepliesAreLinearizable(t *testing.T) {
 	mix := gentle()
 	mix.lost, mix.failed, mix.attempts, mix.cancel = 0.5, 0, 12, 0
-	seen := linearizable(t, 60, mix)
+	seen := linearizable(t, 30, mix)
 	seen.need(t, map[string]int{"lost replies": seen.lostReplies - seen.histories, "acknowledged puts": seen.acked, "recovered rows": seen.recovered})
 }
 
@@ -71,7 +71,7 @@ func TestV10_LostRepliesAreLinearizable(t *testing.T) {
 func TestV19_CancelledCallsAreLinearizable(t *testing.T) {
 	mix := gentle()
 	mix.cancel = 0.6
-	seen := linearizable(t, 60, mix)
+	seen := linearizable(t, 30, mix)
 	seen.need(t, map[string]int{"cancelled calls": seen.cancelled - seen.histories, "waits after one": seen.again, "unanswered puts in the log": seen.found})
 }
 
@@ -80,7 +80,7 @@ func TestV19_CancelledCallsAreLinearizable(t *testing.T) {
 func TestV09_FailedWritersAreLinearizable(t *testing.T) {
 	mix := gentle()
 	mix.failed, mix.ambiguous, mix.attempts, mix.keepers, mix.lives, mix.cancel = 0.3, 0.2, 3, 2, 4, 0
-	seen := linearizable(t, 60, mix)
+	seen := linearizable(t, 30, mix)
 	seen.need(t, map[string]int{
 		"failures other than a fence": seen.poisoned, "fenced calls": seen.fenced,
 		"unanswered puts in the log": seen.found, "unanswered puts that are not": seen.gone,
@@ -92,7 +92,7 @@ func TestV09_FailedWritersAreLinearizable(t *testing.T) {
 func TestR13_CrashedOpensAreLinearizable(t *testing.T) {
 	mix := gentle()
 	mix.cutOff, mix.lives, mix.clients, mix.lost = 0.7, 6, 4, 0.2
-	seen := linearizable(t, 60, mix)
+	seen := linearizable(t, 30, mix)
 	seen.need(t, map[string]int{"opens cut off": seen.cutOff - 3*seen.histories, "recovered rows": seen.recovered, "crashes": seen.crashes})
 }
 
@@ -101,7 +101,7 @@ func TestR13_CrashedOpensAreLinearizable(t *testing.T) {
 func TestQ07_KeptSnapshotsAreLinearizable(t *testing.T) {
 	mix := gentle()
 	mix.keep = 6
-	seen := linearizable(t, 60, mix)
+	seen := linearizable(t, 30, mix)
 	seen.need(t, map[string]int{"second looks": seen.lookedAgain - seen.histories, "snapshots that outlived their writer": seen.outlived})
 }
 
@@ -111,7 +111,7 @@ func TestQ07_KeptSnapshotsAreLinearizable(t *testing.T) {
 func TestV07_IndexedVisibilityIsLinearizable(t *testing.T) {
 	mix := gentle()
 	mix.indexed, mix.readers = 0.9, 2
-	seen := linearizable(t, 80, mix)
+	seen := linearizable(t, 40, mix)
 	seen.need(t, map[string]int{"rows shown and taken back": seen.undone, "recovered rows": seen.recovered, "crashes": seen.crashes, "takeovers": seen.takeovers})
 }
 
@@ -132,7 +132,7 @@ func TestLinearizableKeys(t *testing.T) {
 	mix := gentle()
 	mix.clients, mix.readers, mix.keepers, mix.lives, mix.steps = 8, 2, 2, 5, 80
 	var seen linSeen
-	linSeeds(t, 12, func(t *testing.T, seed uint64) {
+	linSeeds(t, 8, func(t *testing.T, seed uint64) {
 		var w *linWorld
 		synctest.Test(t, func(t *testing.T) {
 			w = newLinWorld(t, seed, mix)
@@ -150,8 +150,7 @@ func TestLinearizableKeys(t *testing.T) {
 	})
 }
 
-// linearizable records n histories, a quarter of that with -short, and compares
-// them with the log model.
+// linearizable records n histories and compares them with the log model.
 func linearizable(t *testing.T, n int, mix linMix) *linSeen {
 	t.Helper()
 	var seen linSeen
@@ -167,11 +166,17 @@ func linearizable(t *testing.T, n int, mix linMix) *linSeen {
 	return &seen
 }
 
-// linSeeds runs f with n seeds, or with that of the flag.
+// linHistories makes the tests longer: go test -run Linearizab ./memwal -memwal.histories=1000
+var linHistories = flag.Int("memwal.histories", 0, "histories of each linearizability test; 0: as many as it says")
+
+// linSeeds runs f with n seeds, a quarter of that with -short, or as the flags say.
 func linSeeds(t *testing.T, n int, f func(t *testing.T, seed uint64)) {
 	t.Helper()
 	if testing.Short() {
 		n /= 4
+	}
+	if *linHistories > 0 {
+		n = *linHistories
 	}
 	for i := range uint64(n) {
 		seed := i + 1
