@@ -34,7 +34,6 @@ type linMix struct {
 	cancel  float64 // chance that a client gives up soon
 	cutOff  float64 // chance that an open is given up soon
 	indexed float64 // chance that a writer is VisibleIndexed
-	small   bool    // memtables of a few rows
 	keep    int     // snapshots that a client keeps, to look again
 
 	unit time.Duration // what a request takes, about
@@ -107,16 +106,16 @@ type linWorld struct {
 	reader  atomic.Pointer[linReader] // the last that was opened
 	keeping atomic.Int64              // keepers that are not done
 
-	mu      sync.Mutex
-	ops     []porcupine.Operation // of the log model
-	writes  []linWrite            // of the key model
-	spans   []linSpan             // of all calls
-	writers int                   // opened
-	readers int
-	ios     []*faultstore.Store
-	all     []*linWriter
-	pending map[int64]*linTicket // by n: the puts without an answer
-	seen    linSeen
+	mu       sync.Mutex
+	ops      []porcupine.Operation // of the log model
+	writes   []linWrite            // of the key model
+	spans    []linSpan             // of all calls
+	writers  int                   // opened
+	readers  int
+	ios      []*faultstore.Store
+	all      []*linWriter
+	accepted map[int64]*linTicket // by n: the puts that were accepted
+	seen     linSeen
 }
 
 // linWrite is a Put or Delete whose ordinals nobody asked for.
@@ -170,7 +169,7 @@ type linKept struct {
 	s    *linWriter
 }
 
-// linPatience is how long a call may take at most: longer is a hang.
+// patience is how long a call may take at most: longer is a hang.
 func (w *linWorld) patience() time.Duration {
 	if w.mix.real {
 		return time.Minute
@@ -182,7 +181,7 @@ func newLinWorld(t *testing.T, seed uint64, mix linMix) *linWorld {
 	r := rand.New(rand.NewPCG(seed, 11))
 	w := &linWorld{
 		t: t, seed: seed, mix: mix, keyed: r.IntN(3) > 0, disk: objstore.NewMemory(),
-		pending: make(map[int64]*linTicket),
+		accepted: make(map[int64]*linTicket),
 	}
 	pick := func(n ...int64) int64 { return n[r.IntN(len(n))] }
 	w.base = *plainOptions()
@@ -193,9 +192,7 @@ func newLinWorld(t *testing.T, seed uint64, mix linMix) *linWorld {
 	w.base.FlushBytes = pick(1, 1, 100, 1<<20)
 	w.base.MaxEntryBytes = pick(1, 100, 1<<20)
 	w.base.MaxInFlight = int(pick(1, 2, 4, 8))
-	if mix.small {
-		w.base.MaxMemtableRows, w.base.MaxMemtableBatches = pick(2, 5, 20), int(pick(1, 3, 1<<20))
-	}
+	w.base.MaxMemtableRows, w.base.MaxMemtableBatches = pick(2, 5, 20), int(pick(1, 3, 1<<20))
 	w.base.Retry = objstore.RetryOptions{
 		MaxAttempts: mix.attempts, RequestTimeout: 40 * mix.unit, MinBackoff: mix.unit, MaxBackoff: 10 * mix.unit,
 	}
@@ -620,7 +617,7 @@ func (c *linClient) put() *linTicket {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range rows {
-		c.pending[r.n] = t
+		c.accepted[r.n] = t
 	}
 	return t
 }
@@ -920,7 +917,7 @@ func (w *linWorld) summarize() {
 		s.widest = max(s.widest, n)
 	}
 	inLog := w.logged()
-	for n, t := range w.pending {
+	for n, t := range w.accepted {
 		switch {
 		case t.acked || t.rows[0].dead:
 		case inLog[n]:

@@ -31,7 +31,7 @@ func gentle() linMix {
 	return linMix{
 		clients: 5, readers: 1, keepers: 1, steps: 24, lives: 3, life: 50,
 		lost: 0.1, failed: 0.1, ambiguous: 0.05, slow: 0.05, attempts: 8,
-		cancel: 0.1, cutOff: 0.1, small: true, keep: 2, unit: 10 * time.Millisecond,
+		cancel: 0.1, cutOff: 0.1, keep: 2, unit: 10 * time.Millisecond,
 	}
 }
 
