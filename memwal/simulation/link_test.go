@@ -93,6 +93,8 @@ func (r *run) connect(name string) *link {
 			add(lists, 1, faultstore.Rule{Shuffle: true})
 		}
 	}
+	// A put that is slow, or whose process has died, while others pass it by.
+	add(puts, r.pace.stragglers, faultstore.Rule{Delay: 15 * time.Second})
 	if r.lies != noLie && rng.IntN(2) == 0 {
 		r.lie(l, rng)
 	}

@@ -53,14 +53,15 @@ type run struct {
 	failed string // the first violation
 	ending bool   // all is let go, faults are over
 
-	disk    objstore.Store // what is really there
-	oracle  *oracle
-	writers []*writer
-	readers []*reader
-	janitor *recycler
-	focus   *writer // if the pace has stretches: who acts in this one
-	ghosts  []*link // of crashed processes, whose puts may still land
-	links   []*link // all that there ever were
+	disk     objstore.Store // what is really there
+	oracle   *oracle
+	writers  []*writer
+	readers  []*reader
+	janitor  *recycler
+	focus    *writer // if the pace has stretches: who acts in this one
+	patience int     // steps for which it goes on at least
+	ghosts   []*link // of crashed processes, whose puts may still land
+	links    []*link // all that there ever were
 
 	replies chan reply
 	calls   int   // made so far
@@ -78,7 +79,9 @@ type pace struct {
 	nights   int // up to hours pass
 
 	crash int // it crashes, while several puts are on the wire; else it does so once in 100
-	floor int // it moves the floor, up to 10
+	floor int // it moves the floor
+
+	stragglers float64 // of its puts, so many are slow
 
 	stretch int // writers act one at a time, for about so many steps each, while the others stall; 0: in turns
 }
@@ -92,7 +95,7 @@ var paces = []struct {
 	{"stretches", pace{readers: 20, recycler: 8, ghosts: 5, naps: 5, nights: 1, crash: 1, floor: 3, stretch: 25}},
 	// Many die with puts on the wire, which land later, and what they leave behind is
 	// recycled soon.
-	{"haunted", pace{readers: 5, recycler: 15, ghosts: 10, naps: 2, crash: 10, floor: 8, stretch: 50}},
+	{"haunted", pace{readers: 5, recycler: 15, ghosts: 10, naps: 2, crash: 10, floor: 8, stragglers: 0.1, stretch: 50}},
 	// Requests outlast all that is kept.
 	{"slow", pace{readers: 5, recycler: 15, ghosts: 3, naps: 3, nights: 4, crash: 1, floor: 8, stretch: 50}},
 }
@@ -154,6 +157,7 @@ func newRun(ctx context.Context, seed uint64) *run {
 	if choice.name == "haunted" {
 		r.base.FlushBytes, r.base.MaxEntryBytes = 1, 1
 		r.base.MaxInFlight = int(pick(2, 4))
+		r.base.OwnershipCheckAfter = time.Duration(pick(30, 300)) * time.Second
 	}
 	if r.slow { // a request may wait longer than anything is kept
 		r.base.Retry.RequestTimeout = time.Duration(pick(10, 3600, 2*3600)) * time.Second
@@ -300,7 +304,7 @@ func (r *run) step() {
 		r.stepWriter(r.writers[r.rand.IntN(len(r.writers))])
 	default:
 		if r.focus == nil || r.leaves(r.focus) {
-			r.focus = r.writers[r.rand.IntN(len(r.writers))]
+			r.turnFrom(r.focus)
 		}
 		r.stepWriter(r.focus)
 	}
@@ -309,14 +313,29 @@ func (r *run) step() {
 // leaves says whether a writer's stretch ends. It does so rather while it has a put on
 // the wire, and rather still when that comes too late: this is what the guards are for.
 func (r *run) leaves(p *writer) bool {
+	if r.patience > 0 {
+		r.patience--
+		return false
+	}
 	n, late := r.sending(p.io)
 	switch {
 	case late > 0:
-		return r.rand.IntN(4) == 0
+		return r.rand.IntN(3) == 0
 	case n > 0:
 		return r.rand.IntN(r.pace.stretch) == 0
 	}
 	return r.rand.IntN(2*r.pace.stretch) == 0
+}
+
+// turnFrom makes it somebody else's turn, for long enough to take the shard over and
+// to leave nothing as it was.
+func (r *run) turnFrom(p *writer) {
+	for range 4 {
+		if r.focus = r.writers[r.rand.IntN(len(r.writers))]; r.focus != p {
+			break
+		}
+	}
+	r.patience = r.rand.IntN(2 * r.pace.stretch)
 }
 
 func (r *run) sleep(choices ...time.Duration) {

@@ -134,7 +134,9 @@ func (r *run) open(p *writer) {
 	r.opens++
 	p.run = r.opens
 	run, io, o := p.run, p.io, r.base
-	o.MaxInFlight = 1 + r.rand.IntN(o.MaxInFlight)
+	if o.MaxInFlight = 1 + r.rand.IntN(o.MaxInFlight); r.rand.IntN(3) == 0 {
+		o.MaxInFlight = 1
+	}
 	p.ctx, p.cancel = context.WithCancel(r.ctx)
 	ctx := p.ctx
 	r.trace.add("%s.%d opens", p.name, run)
