@@ -69,7 +69,7 @@ func onStores(t *testing.T, test func(t *testing.T, url string)) {
 // the next one has another shard, with and without a primary key in turn.
 const (
 	longestRound  = 12 * time.Second
-	shortestRound = 2500 * time.Millisecond
+	shortestRound = 3 * time.Second
 	// extraTime is how much longer a fight goes on until all has happened that it is
 	// about, on a machine that is busy with other things.
 	extraTime = 4 * time.Minute

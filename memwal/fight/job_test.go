@@ -29,7 +29,7 @@ const (
 	roleSteady  = "steady"  // writes until it is fenced, opens once
 	roleRacer   = "racer"   // puts objects that others put, too
 	roleKeeper  = "keeper"  // starts another child and waits to be killed
-	roleSleeper = "sleeper" // does nothing
+	roleSleeper = "sleeper" // locks a file and does nothing
 )
 
 // Exit codes of children.
@@ -44,6 +44,7 @@ type job struct {
 	URL     string // of the store
 	Shard   uuid.UUID
 	Clock   string // file
+	From    int64  // key that a racer begins with
 	Process int    // number of this process, unique
 	Seed    uint64
 	Keyed   bool
@@ -62,6 +63,7 @@ type tuning struct {
 	RequestTimeout     time.Duration
 	MaxAttempts        int
 	Pause              time.Duration // of a putter, on average
+	Async              bool          // putters do not wait for each batch
 }
 
 // checkAfter is the OwnershipCheckAfter of every writer: the least.
@@ -127,7 +129,7 @@ func runChild(text string) {
 	case roleKeeper:
 		c.keep()
 	case roleSleeper:
-		<-c.finish
+		c.sleep()
 	default:
 		os.Exit(exitBroken)
 	}

@@ -32,6 +32,7 @@ type logRow struct {
 // history is the log, and the claims, as they are in the end.
 type history struct {
 	rows   []logRow          // by ordinal
+	tail   wal.Tuple         // the place behind all that
 	fences map[uint64]uint64 // epoch: rows below its fence
 	dead   []wal.Header      // objects that are not part of the log, up to the first empty position
 	live   int               // entries with rows
@@ -42,7 +43,7 @@ type history struct {
 // is judged here, from the table in docs/protocol.md; anything that no writer of
 // memwal may leave behind is an error.
 func readHistory(ctx context.Context, store objstore.Store, shard uuid.UUID, keyed bool) (*history, error) {
-	h := &history{fences: map[uint64]uint64{}}
+	h := &history{fences: map[uint64]uint64{}, tail: wal.Start()}
 	if err := h.readLog(ctx, store, walDir(shard), keyed); err != nil {
 		return nil, err
 	}
@@ -50,8 +51,7 @@ func readHistory(ctx context.Context, store objstore.Store, shard uuid.UUID, key
 }
 
 func (h *history) readLog(ctx context.Context, store objstore.Store, dir string, keyed bool) error {
-	var epoch uint64   // in force
-	var last wal.PutID // of the last live entry
+	t := &h.tail
 	for pos := uint64(1); ; pos++ {
 		data, err := store.Get(ctx, dir+wal.Name(pos))
 		if errors.Is(err, objstore.ErrNotExist) {
@@ -65,10 +65,11 @@ func (h *history) readLog(ctx context.Context, store objstore.Store, dir string,
 			return fmt.Errorf("WAL entry %d: %w", pos, err)
 		}
 		is := e.Header
-		live := is.PrevPutID.Same(last)
+		live := is.PrevPutID.Same(t.PutID)
 		if is.Fence {
-			live = is.Epoch > epoch
+			live = is.Epoch > t.Epoch
 		}
+		t.Position = pos
 		switch {
 		case !live:
 			h.dead = append(h.dead, is)
@@ -76,15 +77,16 @@ func (h *history) readLog(ctx context.Context, store objstore.Store, dir string,
 			err = fmt.Errorf("WAL entry %d begins at row %d, %d is next", pos, is.FirstRow, len(h.rows))
 		case is.Fence:
 			h.fences[is.Epoch] = is.FirstRow
-			epoch, last = is.Epoch, is.PutID
-		case is.Epoch != epoch:
-			err = fmt.Errorf("WAL entry %d of epoch %d follows the last one where epoch %d is in force", pos, is.Epoch, epoch)
+			t.Epoch, t.PutID = is.Epoch, is.PutID
+		case is.Epoch != t.Epoch:
+			err = fmt.Errorf("WAL entry %d of epoch %d follows the last one where epoch %d is in force", pos, is.Epoch, t.Epoch)
 		default:
-			last = is.PutID
+			t.PutID, t.Generation = is.PutID, is.Generation
 			h.live++
 			err = h.add(e, keyed)
 		}
 		e.Release()
+		t.NextRow = uint64(len(h.rows))
 		if err != nil {
 			return err
 		}

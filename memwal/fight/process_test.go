@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -111,7 +113,7 @@ func start(dir string, j job, take func(event)) (_ *process, err error) {
 	defer out.Close()
 	// Fd makes the ends of the child blocking, which is what it expects.
 	p.pid, err = forkExec(exe, []string{exe}, &syscall.ProcAttr{
-		Env: append(os.Environ(), jobVariable+"="+string(text)), Sys: attributes(),
+		Env: append(environment(), jobVariable+"="+string(text)), Sys: attributes(),
 		Files: []uintptr{in.Fd(), stderr.Fd(), stderr.Fd(), out.Fd()},
 	})
 	if err != nil {
@@ -131,6 +133,11 @@ func start(dir string, j job, take func(event)) (_ *process, err error) {
 		close(p.exited)
 	}()
 	return p, nil
+}
+
+// environment is that of this process, without its own job, if it has one.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, jobVariable+"=") })
 }
 
 // listen reads reports until the child is gone.

@@ -5,24 +5,26 @@ package fight
 import (
 	"bytes"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// proxy stands between one child and an S3 service. It can hold what the child
-// sends, and pass it on later, even if the child is dead by then: so requests of
+// proxy stands between one child and an S3 service. It can hold the
+// requests of the child, and pass it on later, even if the child is dead by then: so requests of
 // the dead land after the restart. At other times it delays some requests a
 // little, so that puts side by side overtake each other.
 type proxy struct {
 	listener net.Listener
 	target   string
 	seed     uint64
-	puts     atomic.Int64 // requests that begin with PUT, held or not
+	held     atomic.Int64 // whole PUT requests that came from the child and were not passed on
 
 	mu   sync.Mutex
 	open chan struct{} // closed while bytes pass
@@ -119,6 +121,45 @@ func (p *proxy) accept() {
 	}
 }
 
+// request is what is known of the request that a client sends. Clients send one
+// only when the one before it was answered.
+type request struct {
+	put     bool
+	missing int // bytes of the body that are still to come; more than there are while the header is not whole
+}
+
+// take takes the next bytes in.
+func (r *request) take(data []byte) {
+	if !begins(data) {
+		r.missing -= len(data)
+		return
+	}
+	r.put, r.missing = bytes.HasPrefix(data, []byte("PUT ")), math.MaxInt
+	header, body, whole := bytes.Cut(data, []byte("\r\n\r\n"))
+	if !whole {
+		return
+	}
+	r.missing = -len(body)
+	for line := range bytes.Lines(header) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if bytes.EqualFold(name, []byte("Content-Length")) {
+			n, err := strconv.Atoi(string(bytes.TrimSpace(value)))
+			if err == nil {
+				r.missing += n
+			}
+		}
+	}
+}
+
+func begins(data []byte) bool {
+	for _, method := range []string{"GET ", "PUT ", "HEAD ", "POST ", "DELETE "} {
+		if bytes.HasPrefix(data, []byte(method)) {
+			return true
+		}
+	}
+	return false
+}
+
 // replyTime is how long the proxy stays on the line for a child that is gone, so
 // that the service answers its last request, and does not give it up.
 const replyTime = 5 * time.Second
@@ -132,6 +173,11 @@ func (p *proxy) serve(client net.Conn, r *rand.Rand) {
 	defer server.Close()
 	stop := make(chan struct{})
 	defer close(stop)
+	answered := make(chan struct{})
+	defer func() {
+		_ = server.Close()
+		<-answered
+	}()
 	p.conns.Go(func() {
 		select {
 		case <-p.end:
@@ -140,7 +186,6 @@ func (p *proxy) serve(client net.Conn, r *rand.Rand) {
 		case <-stop:
 		}
 	})
-	answered := make(chan struct{})
 	go func() {
 		defer close(answered)
 		_, err := io.Copy(client, server)
@@ -152,39 +197,59 @@ func (p *proxy) serve(client net.Conn, r *rand.Rand) {
 	}()
 
 	// What was read from the child is kept here, where its death does not reach.
-	sent := make(chan []byte, 4096)
+	type piece struct {
+		data []byte
+		ends bool // a PUT request
+	}
+	sent := make(chan piece, 4096)
+	var last request
 	go func() {
 		defer close(sent)
 		for {
 			buf := make([]byte, 32<<10)
 			n, err := client.Read(buf)
 			if n > 0 {
-				if bytes.HasPrefix(buf[:n], []byte("PUT ")) {
-					p.puts.Add(1)
+				last.take(buf[:n])
+				ends := last.put && last.missing == 0
+				if ends {
+					p.held.Add(1)
 				}
-				sent <- buf[:n]
+				sent <- piece{buf[:n], ends}
 			}
 			if err != nil {
 				return
 			}
 		}
 	}()
-	for buf := range sent {
-		if r.IntN(8) == 0 {
-			time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+	for part := range sent {
+		// Half a request would make the service lock the object until the rest comes.
+		if begins(part.data) {
+			if r.IntN(8) == 0 {
+				time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+			}
+			select {
+			case <-p.gate():
+			case <-p.end:
+			}
 		}
-		select {
-		case <-p.gate():
-		case <-p.end:
+		if part.ends {
+			p.held.Add(-1)
 		}
-		if _, err := server.Write(buf); err != nil {
+		if _, err := server.Write(part.data); err != nil {
 			_ = client.Close()
-			for range sent {
+			for part := range sent {
+				if part.ends {
+					p.held.Add(-1)
+				}
 			}
 			break
 		}
 	}
-	// The child has hung up.
+	// The child has hung up. The service learns at once of the death of one in the
+	// middle of a request, which makes it unlock the object.
+	if last.missing > 0 {
+		return
+	}
 	_ = server.SetReadDeadline(time.Now().Add(replyTime))
 	<-answered
 }

@@ -55,12 +55,12 @@ func (a *arena) job(role string, shard uuid.UUID, o tuning) job {
 	}
 }
 
-// calm is a tuning without surprises.
+// calm is a tuning without surprises, which keeps as many puts in flight as it may.
 func calm() tuning {
 	return tuning{
 		FlushInterval: 5 * time.Millisecond, FlushBytes: 1, MaxEntryBytes: 1, MaxInFlight: 4,
 		MaxMemtableRows: 1000, MaxMemtableBatches: 1000, RequestTimeout: 2 * time.Second, MaxAttempts: 5,
-		Pause: 5 * time.Millisecond,
+		Pause: 5 * time.Millisecond, Async: true,
 	}
 }
 
@@ -229,17 +229,22 @@ func (r *round) writer(x *rand.Rand) {
 		if p == nil {
 			return
 		}
+		if x.IntN(3) == 0 && p.await(isOpened, 5*time.Second) {
+			r.stop(p, checkAfter+between(x, 100, 600)) // as the owner, as likely as not
+		}
 		for !r.isOver() && !p.gone() && r.act(p, way, x) {
-			r.rest(between(x, 20, 600))
+			r.rest(between(x, 20, 400))
 		}
 		r.finish(p, way)
 		r.rest(between(x, 1, 300))
 	}
 }
 
+func isOpening(k kind) bool { return k == opening }
+func isOpened(k kind) bool  { return k == opened }
+
 // act does something to p. It returns false once it has killed it.
 func (r *round) act(p *process, way *proxy, x *rand.Rand) bool {
-	isOpening := func(k kind) bool { return k == opening }
 	switch n := x.IntN(100); {
 	case n < 15:
 		p.kill()
@@ -252,7 +257,7 @@ func (r *round) act(p *process, way *proxy, x *rand.Rand) bool {
 		p.kill()
 		return false
 	case n < 32: // right after it
-		if !p.await(isOpening, time.Second) || !p.await(func(k kind) bool { return k == opened }, time.Second) {
+		if !p.await(isOpening, time.Second) || !p.await(isOpened, time.Second) {
 			return true
 		}
 		p.kill()

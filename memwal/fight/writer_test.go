@@ -17,7 +17,7 @@ import (
 // parent has had enough.
 func (c *child) write() {
 	for !c.finishing() {
-		w, open := c.open()
+		w, open := c.open(1 + c.rand.IntN(c.Options.MaxInFlight))
 		if w != nil {
 			newIncarnation(c, w, open).run()
 		}
@@ -27,7 +27,7 @@ func (c *child) write() {
 
 // writeOnce opens the shard and puts until it is fenced. Then it says so and waits.
 func (c *child) writeOnce() {
-	w, open := c.open()
+	w, open := c.open(c.Options.MaxInFlight)
 	if w == nil {
 		return
 	}
@@ -38,11 +38,11 @@ func (c *child) writeOnce() {
 }
 
 // open calls Open once and reports it.
-func (c *child) open() (*memwal.Writer, int) {
+func (c *child) open(inFlight int) (*memwal.Writer, int) {
 	c.opens++
 	open := c.Process*1000 + c.opens
 	c.send(event{Kind: opening, Open: open})
-	w, err := memwal.Open(c.ctx, c.store, c.Shard, schema, c.writerOptions(open, 1+c.rand.IntN(c.Options.MaxInFlight)))
+	w, err := memwal.Open(c.ctx, c.store, c.Shard, schema, c.writerOptions(open, inFlight))
 	at := c.clock.now()
 	if err != nil {
 		e := event{Kind: notOpened, At: at, Open: open, Text: err.Error()}
@@ -153,7 +153,7 @@ func (i *incarnation) put(lane int, r *rand.Rand) {
 		e := event{Kind: issued, Open: i.open, Lane: lane, Rows: 1 + r.IntN(3), Delete: i.Keyed && r.IntN(5) == 0}
 		e.First = i.number(e.Rows)
 		e.At = i.send(e)
-		if r.IntN(4) == 0 {
+		if r.IntN(4) == 0 && !i.Options.Async {
 			if !i.putAndWait(e) {
 				return
 			}
