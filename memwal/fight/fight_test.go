@@ -5,7 +5,6 @@ package fight
 import (
 	"cmp"
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -102,9 +101,10 @@ func TestFight(t *testing.T) {
 			round.fightOn(min(max(d/5, shortestRound), longestRound))
 			total.add(round.tally)
 			for _, f := range round.found {
-				found[f.id] = append(found[f.id], fmt.Sprintf("round %d, %v: %s", n, round, f.text))
+				found[f.id] = append(found[f.id], f.text)
 			}
 			if len(found) > 0 {
+				t.Logf("round %d: %v", n, round)
 				break
 			}
 		}

@@ -69,7 +69,7 @@ func drawn(r *rand.Rand) tuning {
 	pick := func(n ...int64) int64 { return n[r.IntN(len(n))] }
 	return tuning{
 		FlushInterval:      time.Duration(pick(5, 8, 10)) * time.Millisecond,
-		FlushBytes:         pick(1, 500, 1<<20),
+		FlushBytes:         pick(1, 1, 500, 1<<20),
 		MaxEntryBytes:      pick(1, 1000, 1<<20),
 		MaxInFlight:        int(pick(2, 4, 8)),
 		MaxMemtableRows:    pick(100, 500),
@@ -78,6 +78,7 @@ func drawn(r *rand.Rand) tuning {
 		RequestTimeout:     time.Duration(pick(1000, 2000)) * time.Millisecond,
 		MaxAttempts:        int(pick(2, 3, 5)),
 		Pause:              time.Duration(pick(5, 10, 20)) * time.Millisecond,
+		Async:              r.IntN(2) == 0,
 	}
 }
 
@@ -274,9 +275,15 @@ func (r *round) act(p *process, way *proxy, x *rand.Rand) bool {
 	case n < 85 && way != nil:
 		r.count(func(t *tally) { t.held++ })
 		way.hold()
-		if x.IntN(2) == 0 {
+		switch x.IntN(4) {
+		case 0:
 			r.rest(between(x, 5, 1500))
 			way.release()
+			return true
+		case 1: // others open meanwhile, and the puts land while their sender sleeps
+			r.rest(between(x, 5, 100))
+			time.AfterFunc(between(x, 100, 1000), way.release)
+			r.stop(p, stopTime(x))
 			return true
 		}
 		r.rest(between(x, 5, 100))
@@ -353,9 +360,16 @@ func (r *round) judge(w *witness) {
 	if canProxy(r.url) {
 		time.Sleep(1500 * time.Millisecond)
 	}
-	var before *history
-	var err error
-	if before, err = readHistory(ctx, r.store, r.shard, r.keyed); err != nil {
+	changed, err := w.changed(ctx)
+	if err != nil {
+		r.fail("harness", "look at the objects again: %v", err)
+	}
+	for _, key := range changed {
+		r.fail("F01", "an object was changed after it had been written: %s", key)
+	}
+	r.tally.objects = len(w.seen)
+	before, err := readHistory(ctx, r.store, r.shard, r.keyed)
+	if err != nil {
 		r.fail("I5", "read the log: %v", err)
 		return
 	}
@@ -366,14 +380,6 @@ func (r *round) judge(w *witness) {
 	r.tally.rounds = 1
 	r.tallyProcesses(t)
 
-	changed, err := w.changed(ctx)
-	if err != nil {
-		r.fail("harness", "look at the objects again: %v", err)
-	}
-	for _, key := range changed {
-		r.fail("F01", "an object was changed after it had been written: %s", key)
-	}
-	r.tally.objects += len(w.seen)
 	if len(r.found) == 0 {
 		r.reopen(ctx, before)
 	}
