@@ -72,14 +72,22 @@ func mustKnow(t *testing.T, child []event, found *history) (acknowledged int) {
 	return trial.tally.acked
 }
 
-// put puts n rows one after the other, each of which is an entry.
-func put(t *testing.T, w *memwal.Writer, process int, from, n int64) {
+// put puts n rows, each of which is an entry, as many of them at a time as the
+// writer may have in flight.
+func put(t *testing.T, w *memwal.Writer, process int, n int64) {
 	t.Helper()
+	var tickets []*memwal.Ticket
 	for i := range n {
-		rec := batchOf(false, false, int64(process)<<32|(from+i), 1)
-		err := w.Put(t.Context(), rec)
+		rec := batchOf(false, false, int64(process)<<32|i, 1)
+		ticket, err := w.PutAsync(t.Context(), rec)
 		rec.Release()
 		if err != nil {
+			t.Fatalf("put of the successor: %v", err)
+		}
+		tickets = append(tickets, ticket)
+	}
+	for _, ticket := range tickets {
+		if err := ticket.Wait(t.Context()); err != nil {
 			t.Fatalf("put of the successor: %v", err)
 		}
 	}
@@ -129,7 +137,7 @@ func suspend(t *testing.T, a *arena) (landed int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, w, successor.Process, 0, 40) // further than a window reaches
+	put(t, w, successor.Process, 40) // further than a window reaches
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +249,7 @@ func TestS06_PutsOfAKilledProcessLandAfterTheRestart(t *testing.T) {
 		}
 		return false
 	})
-	put(t, w, successor.Process, 0, 20)
+	put(t, w, successor.Process, 20)
 	if n := w.Stats().WAL.Reissued; n == 0 {
 		t.Error("the successor has met none of the late puts")
 	}

@@ -92,6 +92,7 @@ type round struct {
 	over   chan struct{} // closed when the time is up
 
 	mu     sync.Mutex
+	opened chan struct{} // closed and replaced when an Open has returned
 	events []event
 	stops  []stopped
 	gone   []*process // all that ever were
@@ -114,6 +115,29 @@ func (r *round) take(e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, e)
+	if e.Kind == opened {
+		close(r.opened)
+		r.opened = make(chan struct{})
+	}
+}
+
+// releaseLater lets go of the requests of a process that is dead or asleep: when
+// another one has opened the shard, or at any time.
+func (r *round) releaseLater(way *proxy, x *rand.Rand) {
+	r.mu.Lock()
+	opened := r.opened
+	r.mu.Unlock()
+	// Right after an open the positions above the fence are still empty.
+	most, then := between(x, 100, 3000), between(x, 0, 1+x.IntN(2)*50)
+	go func() {
+		select {
+		case <-opened:
+			r.rest(then)
+		case <-time.After(most):
+		case <-r.over:
+		}
+		way.release()
+	}()
 }
 
 func (r *round) fail(id, format string, args ...any) {
@@ -236,7 +260,7 @@ func (r *round) writer(x *rand.Rand) {
 		for !r.isOver() && !p.gone() && r.act(p, way, x) {
 			r.rest(between(x, 20, 400))
 		}
-		r.finish(p, way)
+		r.finish(p, way, x)
 		r.rest(between(x, 1, 300))
 	}
 }
@@ -247,10 +271,10 @@ func isOpened(k kind) bool  { return k == opened }
 // act does something to p. It returns false once it has killed it.
 func (r *round) act(p *process, way *proxy, x *rand.Rand) bool {
 	switch n := x.IntN(100); {
-	case n < 15:
+	case n < 12:
 		p.kill()
 		return false
-	case n < 25: // in the middle of Open
+	case n < 24: // in the middle of Open
 		if !p.await(isOpening, time.Second) {
 			return true
 		}
@@ -263,16 +287,17 @@ func (r *round) act(p *process, way *proxy, x *rand.Rand) bool {
 		}
 		p.kill()
 		return false
-	case n < 60:
+	case n < 56:
 		r.stop(p, stopTime(x))
-	case n < 68:
-		if p.halt() {
-			r.rest(between(x, 1, 1000))
-			r.count(func(t *tally) { t.killsStopped++ })
+	case n < 72:
+		if !p.halt() {
+			return true
 		}
+		r.rest(between(x, 1, 1000))
 		p.kill()
+		r.count(func(t *tally) { t.killsStopped++ })
 		return false
-	case n < 85 && way != nil:
+	case n < 95 && way != nil && p.await(isOpened, time.Second):
 		r.count(func(t *tally) { t.held++ })
 		way.hold()
 		switch x.IntN(4) {
@@ -282,21 +307,20 @@ func (r *round) act(p *process, way *proxy, x *rand.Rand) bool {
 			return true
 		case 1: // others open meanwhile, and the puts land while their sender sleeps
 			r.rest(between(x, 5, 100))
-			time.AfterFunc(between(x, 100, 1000), way.release)
+			r.releaseLater(way, x)
 			r.stop(p, stopTime(x))
 			return true
 		}
 		r.rest(between(x, 5, 100))
 		r.count(func(t *tally) { t.heldKills++ })
 		p.kill()
-		// It is replaced meanwhile; finish lets go of the requests later.
 		return false
 	}
 	return true
 }
 
 // finish sees p to its end: one that was not killed is told to end by itself.
-func (r *round) finish(p *process, way *proxy) {
+func (r *round) finish(p *process, way *proxy, x *rand.Rand) {
 	p.mu.Lock()
 	dying := p.signalled != 0
 	p.mu.Unlock()
@@ -323,8 +347,7 @@ func (r *round) finish(p *process, way *proxy) {
 		}
 	})
 	if way != nil {
-		// What it had sent and was held lands when others are at it.
-		time.AfterFunc(100*time.Millisecond+time.Duration(mix(p.Seed)%1200)*time.Millisecond, way.release)
+		r.releaseLater(way, x)
 	}
 }
 
@@ -346,19 +369,15 @@ func (r *round) reader(x *rand.Rand) {
 				r.stop(p, stopTime(x))
 			}
 		}
-		r.finish(p, way)
+		r.finish(p, way, x)
 	}
 }
 
 // judge compares all that was said with all that is there.
 func (r *round) judge(w *witness) {
 	ctx := context.Background()
-	// Requests of the dead may land until now, and not later.
-	for _, p := range r.gone {
-		<-p.exited
-	}
 	if canProxy(r.url) {
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // requests of the dead land
 	}
 	changed, err := w.changed(ctx)
 	if err != nil {
