@@ -71,7 +71,7 @@ const (
 	shortestRound = 3 * time.Second
 	// extraTime is how much longer a fight goes on until all has happened that it is
 	// about, on a machine that is busy with other things.
-	extraTime = 4 * time.Minute
+	extraTime = 3 * time.Minute
 )
 
 // TestFight lets processes fight for a shard. Each opens it, puts until it is
@@ -140,6 +140,7 @@ var behaviours = []struct{ id, says string }{
 	{"reader", "readers show what was acknowledged"},
 	{"errors", "errors that nothing explains"},
 	{"open", "opens that nothing explains"},
+	{"child", "children end when they are told to, and not before"},
 	{"harness", "the test itself"},
 }
 

@@ -249,7 +249,7 @@ func (p *process) await(want func(kind) bool, patience time.Duration) bool {
 }
 
 // finishTime is how long a child may take to finish on a machine that is busy.
-const finishTime = 2 * time.Minute
+const finishTime = 90 * time.Second
 
 // finish tells the child to end by itself. A child that does not is a failure: its
 // error then has what all of its goroutines do.

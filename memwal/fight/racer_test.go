@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -57,115 +56,127 @@ func (c *child) race() {
 	}
 }
 
+// contest is what is known of one object that racers put.
+type contest struct {
+	issued  map[int]bool // processes that were about to put it
+	winner  int          // 0: nobody has said so
+	refused bool         // somebody was told that it exists
+}
+
+// raceCourse runs racers and collects what they say.
+type raceCourse struct {
+	*arena
+	t *testing.T
+
+	mu       sync.Mutex
+	top      int64 // highest key so far
+	contests map[int64]*contest
+	kills    int
+	stops    int
+}
+
+func (c *raceCourse) take(e event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.contests[e.First]
+	if o == nil {
+		o = &contest{issued: map[int]bool{}}
+		c.contests[e.First] = o
+	}
+	c.top = max(c.top, e.First)
+	switch e.Kind {
+	case violation:
+		c.t.Error(e.Text)
+	case issued:
+		o.issued[e.process] = true
+	case refused:
+		o.refused = true
+	case acked:
+		if o.winner != 0 {
+			c.t.Errorf("%s was won by process %d and by process %d", raceKey(e.First), o.winner, e.process)
+		}
+		o.winner = e.process
+	}
+}
+
+// slot keeps one racer running until end: it stops it a few times, kills it, and
+// starts the next one.
+func (c *raceCourse) slot(x *rand.Rand, end <-chan struct{}) {
+	for {
+		j := c.job(roleRacer, uuid.Nil, tuning{})
+		c.mu.Lock()
+		j.From = c.top
+		c.mu.Unlock()
+		p, err := start(c.dir, j, c.take)
+		if err != nil {
+			c.t.Errorf("start a child: %v", err)
+			return
+		}
+		for x.IntN(4) > 0 {
+			select {
+			case <-end:
+				if err := p.finish(); err != nil {
+					c.t.Error(err)
+				}
+				return
+			case <-time.After(between(x, 10, 200)):
+			}
+			if p.halt() {
+				time.Sleep(between(x, 1, 60))
+				p.resume()
+				c.mu.Lock()
+				c.stops++
+				c.mu.Unlock()
+			}
+		}
+		p.kill()
+		if !p.killed() {
+			c.t.Errorf("a racer ended with %s; its output:\n%s", describe(p.status), p.output())
+			return
+		}
+		c.mu.Lock()
+		c.kills++
+		c.mu.Unlock()
+	}
+}
+
+// check compares the object of key n with what was said about it.
+func (c *raceCourse) check(n int64, o *contest) {
+	data, err := c.store.Get(c.t.Context(), raceKey(n))
+	if errors.Is(err, objstore.ErrNotExist) && o.winner == 0 && !o.refused {
+		return // whoever was about to put it was killed
+	}
+	if err != nil {
+		c.t.Errorf("%s, won by process %d, refused: %t: %v", raceKey(n), o.winner, o.refused, err)
+		return
+	}
+	who, err := readRaceBody(data, n)
+	switch {
+	case err != nil:
+		c.t.Errorf("%s: %v", raceKey(n), err)
+	case o.winner != 0 && who != o.winner:
+		c.t.Errorf("%s was won by process %d and is process %d's", raceKey(n), o.winner, who)
+	case !o.issued[who]:
+		c.t.Errorf("%s is process %d's, which has not put it", raceKey(n), who)
+	}
+}
+
 // TestS03_OneWinnerAmongProcesses lets three processes put the same objects, while
 // they are killed and stopped in the middle of it. Each object has one winner at
 // most, is whole, and is that of the winner.
 func TestS03_OneWinnerAmongProcesses(t *testing.T) {
 	onStores(t, func(t *testing.T, url string) {
-		a := newArena(t, url, seedOf(t))
-		var mu sync.Mutex
-		var events []event
-		top := int64(0)
-		take := func(e event) {
-			mu.Lock()
-			defer mu.Unlock()
-			events = append(events, e)
-			top = max(top, e.First)
-		}
-		over := time.After(max(length()/10, 2*time.Second))
+		c := &raceCourse{arena: newArena(t, url, seedOf(t)), t: t, contests: map[int64]*contest{}}
 		end := make(chan struct{})
-		var kills, stops int
+		time.AfterFunc(max(length()/10, 2*time.Second), func() { close(end) })
 		var slots sync.WaitGroup
 		for slot := range 3 {
-			x := rand.New(rand.NewPCG(a.seed, uint64(slot)))
-			slots.Go(func() {
-				for {
-					j := a.job(roleRacer, uuid.Nil, tuning{})
-					mu.Lock()
-					j.From = top
-					mu.Unlock()
-					p, err := start(a.dir, j, take)
-					if err != nil {
-						t.Errorf("start a child: %v", err)
-						return
-					}
-					for x.IntN(4) > 0 {
-						select {
-						case <-end:
-							if err := p.finish(); err != nil {
-								t.Error(err)
-							}
-							return
-						case <-time.After(between(x, 10, 200)):
-						}
-						if p.halt() {
-							time.Sleep(between(x, 1, 60))
-							p.resume()
-							mu.Lock()
-							stops++
-							mu.Unlock()
-						}
-					}
-					p.kill()
-					if !p.killed() {
-						t.Errorf("a racer ended with %s; its output:\n%s", describe(p.status), p.output())
-						return
-					}
-					mu.Lock()
-					kills++
-					mu.Unlock()
-				}
-			})
+			slots.Go(func() { c.slot(rand.New(rand.NewPCG(c.seed, uint64(slot))), end) })
 		}
-		<-over
-		close(end)
 		slots.Wait()
-
-		type object struct {
-			issued  map[int]bool
-			winner  int
-			refused bool
-		}
-		objects := map[int64]*object{}
-		for _, e := range events {
-			o := objects[e.First]
-			if o == nil {
-				o = &object{issued: map[int]bool{}}
-				objects[e.First] = o
-			}
-			switch e.Kind {
-			case violation:
-				t.Error(e.Text)
-			case issued:
-				o.issued[e.process] = true
-			case refused:
-				o.refused = true
-			case acked:
-				if o.winner != 0 {
-					t.Errorf("%s was won by process %d and by process %d", raceKey(e.First), o.winner, e.process)
-				}
-				o.winner = e.process
-			}
-		}
 		contended, untold := 0, 0
-		for n, o := range objects {
-			data, err := a.store.Get(t.Context(), raceKey(n))
-			if errors.Is(err, objstore.ErrNotExist) && o.winner == 0 && !o.refused {
-				continue // whoever was about to put it was killed
-			}
-			if err != nil {
-				t.Errorf("%s, won by process %d, refused: %t: %v", raceKey(n), o.winner, o.refused, err)
-				continue
-			}
-			who, err := readRaceBody(data, n)
-			switch {
-			case err != nil:
-				t.Errorf("%s: %v", raceKey(n), err)
-			case o.winner != 0 && who != o.winner:
-				t.Errorf("%s was won by process %d and is process %d's", raceKey(n), o.winner, who)
-			case !o.issued[who]:
-				t.Errorf("%s is process %d's, which has not put it", raceKey(n), who)
-			}
+		for n, o := range c.contests {
+			c.check(n, o)
 			if o.winner == 0 {
 				untold++
 			}
@@ -173,64 +184,10 @@ func TestS03_OneWinnerAmongProcesses(t *testing.T) {
 				contended++
 			}
 		}
-		t.Logf("%d objects, %d of them contended, %d whose winner was killed before it said so; %d kills, %d stops", len(objects), contended, untold, kills, stops)
-		if contended == 0 || kills == 0 || stops == 0 {
+		t.Logf("%d objects, %d of them contended, %d whose winner did not live to say so; %d kills, %d stops",
+			len(c.contests), contended, untold, c.kills, c.stops)
+		if contended == 0 || c.kills == 0 || c.stops == 0 {
 			t.Error("the race was too tame")
 		}
 	})
-}
-
-// sleep locks the file of the clock, says so, and waits.
-func (c *child) sleep() {
-	fd, err := syscall.Open(c.Clock, syscall.O_RDWR, 0)
-	if err == nil {
-		err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
-	}
-	if err != nil {
-		c.violate("harness", "lock: %v", err)
-	}
-	c.send(event{Kind: opened})
-	<-c.finish
-}
-
-// keep starts a child of its own, stops it, and waits.
-func (c *child) keep() {
-	j := c.job
-	j.Role = roleSleeper
-	p, err := start(strings.TrimPrefix(c.URL, "file://"), j, func(event) {})
-	if err == nil && p.await(isOpened, time.Minute) && p.halt() {
-		c.send(event{Kind: opened})
-	}
-	<-c.finish
-}
-
-// TestChildrenDieWithTheirParent kills a parent whose child is stopped.
-func TestChildrenDieWithTheirParent(t *testing.T) {
-	dir := t.TempDir()
-	file := dir + "/clock"
-	if err := newClockFile(file); err != nil {
-		t.Fatal(err)
-	}
-	p := spawn(t, job{Role: roleKeeper, Clock: file, URL: "file://" + dir, Process: int(processes.Add(1))}, func(event) {})
-	if !p.await(isOpened, time.Minute) {
-		t.Fatalf("no child was started and stopped; the output of its parent:\n%s", p.output())
-	}
-	fd, err := syscall.Open(file, syscall.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Close(fd)
-	lock := func() error { return syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB) }
-	if err := lock(); err == nil {
-		t.Fatal("the stopped child does not hold its lock")
-	}
-	p.kill()
-	if !p.killed() {
-		t.Fatalf("the parent ended with %s", describe(p.status))
-	}
-	for deadline := time.Now().Add(30 * time.Second); lock() != nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("30 s after its parent's death the child is still there")
-		}
-	}
 }

@@ -96,6 +96,7 @@ type round struct {
 	events []event
 	stops  []stopped
 	gone   []*process // all that ever were
+	ways   []*proxy   // theirs
 	found  []finding
 	tally  tally
 }
@@ -211,6 +212,9 @@ func (r *round) start(role string, x *rand.Rand) (*process, *proxy) {
 	}
 	r.mu.Lock()
 	r.gone = append(r.gone, p)
+	if way != nil {
+		r.ways = append(r.ways, way)
+	}
 	r.mu.Unlock()
 	r.t.Cleanup(func() { // in case that the test panics: nobody stays
 		p.kill()
@@ -329,10 +333,7 @@ func (r *round) finish(p *process, way *proxy, x *rand.Rand) {
 			way.release()
 		}
 		if err := p.finish(); err != nil {
-			r.fail("V09", "%v", err)
-		}
-		if way != nil {
-			way.close()
+			r.fail("child", "%v", err)
 		}
 		return
 	}
@@ -378,6 +379,9 @@ func (r *round) judge(w *witness) {
 	ctx := context.Background()
 	if canProxy(r.url) {
 		time.Sleep(500 * time.Millisecond) // requests of the dead land
+	}
+	for _, way := range r.ways {
+		way.close()
 	}
 	changed, err := w.changed(ctx)
 	if err != nil {
