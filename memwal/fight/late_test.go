@@ -121,6 +121,9 @@ func suspend(t *testing.T, a *arena) (landed int) {
 	shard := uuid.New()
 	var said listener
 	j := a.job(roleSteady, shard, calm())
+	if canProxy(a.url) { // which passes on whole requests only
+		_, j.URL = throughProxy(t, a.url, a.seed)
+	}
 	p := spawn(t, j, said.take)
 	eventually(t, "the child had rows acknowledged", func() bool { return said.count(acked) > 20 })
 	if !p.halt() {

@@ -5,7 +5,6 @@ package fight
 import (
 	"bytes"
 	"io"
-	"math"
 	"math/rand/v2"
 	"net"
 	"net/url"
@@ -121,44 +120,29 @@ func (p *proxy) accept() {
 	}
 }
 
-// request is what is known of the request that a client sends. Clients send one
-// only when the one before it was answered.
-type request struct {
-	put     bool
-	missing int // bytes of the body that are still to come; more than there are while the header is not whole
-}
-
-// take takes the next bytes in.
-func (r *request) take(data []byte) {
-	if !begins(data) {
-		r.missing -= len(data)
-		return
+// wholeRequest returns the length of the request that data begins with, or 0 if it is
+// not there to its end. What clients of this test send has a Content-Length or no body.
+func wholeRequest(data []byte) int {
+	header, _, ok := bytes.Cut(data, []byte("\r\n\r\n"))
+	if !ok {
+		return 0
 	}
-	r.put, r.missing = bytes.HasPrefix(data, []byte("PUT ")), math.MaxInt
-	header, body, whole := bytes.Cut(data, []byte("\r\n\r\n"))
-	if !whole {
-		return
-	}
-	r.missing = -len(body)
+	length := len(header) + 4
 	for line := range bytes.Lines(header) {
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		if bytes.EqualFold(name, []byte("Content-Length")) {
-			n, err := strconv.Atoi(string(bytes.TrimSpace(value)))
-			if err == nil {
-				r.missing += n
+			if n, err := strconv.Atoi(string(bytes.TrimSpace(value))); err == nil {
+				length += n
 			}
 		}
 	}
+	if len(data) < length {
+		return 0
+	}
+	return length
 }
 
-func begins(data []byte) bool {
-	for _, method := range []string{"GET ", "PUT ", "HEAD ", "POST ", "DELETE "} {
-		if bytes.HasPrefix(data, []byte(method)) {
-			return true
-		}
-	}
-	return false
-}
+func isPut(request []byte) bool { return bytes.HasPrefix(request, []byte("PUT ")) }
 
 // replyTime is how long the proxy stays on the line for a child that is gone, so
 // that the service answers its last request, and does not give it up.
@@ -197,59 +181,48 @@ func (p *proxy) serve(client net.Conn, r *rand.Rand) {
 	}()
 
 	// What was read from the child is kept here, where its death does not reach.
-	type piece struct {
-		data []byte
-		ends bool // a PUT request
-	}
-	sent := make(chan piece, 4096)
-	var last request
+	requests := make(chan []byte, 4096)
 	go func() {
-		defer close(sent)
-		for {
-			buf := make([]byte, 32<<10)
-			n, err := client.Read(buf)
-			if n > 0 {
-				last.take(buf[:n])
-				ends := last.put && last.missing == 0
-				if ends {
-					p.held.Add(1)
-				}
-				sent <- piece{buf[:n], ends}
-			}
-			if err != nil {
-				return
-			}
-		}
+		defer close(requests)
+		p.read(client, requests)
 	}()
-	for part := range sent {
-		// Half a request would make the service lock the object until the rest comes.
-		if begins(part.data) {
-			if r.IntN(8) == 0 {
-				time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
-			}
-			select {
-			case <-p.gate():
-			case <-p.end:
-			}
+	for request := range requests {
+		if r.IntN(8) == 0 {
+			time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
 		}
-		if part.ends {
+		select {
+		case <-p.gate():
+		case <-p.end:
+		}
+		if isPut(request) {
 			p.held.Add(-1)
 		}
-		if _, err := server.Write(part.data); err != nil {
-			_ = client.Close()
-			for part := range sent {
-				if part.ends {
-					p.held.Add(-1)
-				}
-			}
-			break
+		if _, err := server.Write(request); err != nil {
+			_ = client.Close() // which ends the reading
 		}
-	}
-	// The child has hung up. The service learns at once of the death of one in the
-	// middle of a request, which makes it unlock the object.
-	if last.missing > 0 {
-		return
 	}
 	_ = server.SetReadDeadline(time.Now().Add(replyTime))
 	<-answered
+}
+
+// read cuts what a client sends into requests. Half a request is never passed on:
+// MinIO locks the object until the rest comes, which of a stopped process may be
+// long.
+func (p *proxy) read(client net.Conn, requests chan<- []byte) {
+	var data []byte
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := client.Read(buf)
+		data = append(data, buf[:n]...)
+		for length := wholeRequest(data); length > 0; length = wholeRequest(data) {
+			if isPut(data) {
+				p.held.Add(1)
+			}
+			requests <- data[:length:length]
+			data = data[length:]
+		}
+		if err != nil {
+			return
+		}
+	}
 }
