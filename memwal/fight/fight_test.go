@@ -183,6 +183,9 @@ func (a tally) missing(proxied bool) string {
 	if proxied && a.heldKills == 0 {
 		return "a kill while requests were held"
 	}
+	if proxied && a.lostAnswers == 0 {
+		return "a lost answer"
+	}
 	if proxied && a.dead == 0 {
 		return "a dead object"
 	}

@@ -462,6 +462,7 @@ type tally struct {
 	stops, stopsOwner, stopsPast     int // by SIGSTOP; of the owner; of the owner, past checkAfter
 	overslept                        int // stops in which another process took the shard
 	held, heldKills                  int // times that requests were held; and their sender killed
+	lostAnswers                      int // to puts
 	readerKills, readerStops         int
 	fencedWriters, fencedOpens       int
 	woken, afterFence                int // tickets that a fence woke; rows put after it
@@ -477,7 +478,7 @@ func (a *tally) add(b tally) {
 		{&a.kills, &b.kills}, {&a.killsOpening, &b.killsOpening}, {&a.killsOpened, &b.killsOpened},
 		{&a.killsOwner, &b.killsOwner}, {&a.killsStopped, &b.killsStopped},
 		{&a.stops, &b.stops}, {&a.stopsOwner, &b.stopsOwner}, {&a.stopsPast, &b.stopsPast}, {&a.overslept, &b.overslept},
-		{&a.held, &b.held}, {&a.heldKills, &b.heldKills}, {&a.readerKills, &b.readerKills}, {&a.readerStops, &b.readerStops},
+		{&a.held, &b.held}, {&a.lostAnswers, &b.lostAnswers}, {&a.heldKills, &b.heldKills}, {&a.readerKills, &b.readerKills}, {&a.readerStops, &b.readerStops},
 		{&a.fencedWriters, &b.fencedWriters}, {&a.fencedOpens, &b.fencedOpens}, {&a.woken, &b.woken}, {&a.afterFence, &b.afterFence},
 		{&a.issued, &b.issued}, {&a.acked, &b.acked}, {&a.rows, &b.rows}, {&a.recovered, &b.recovered},
 		{&a.entries, &b.entries}, {&a.dead, &b.dead}, {&a.deadOfKilled, &b.deadOfKilled},
@@ -491,8 +492,8 @@ func (a tally) String() string {
 	return strings.Join([]string{
 		fmt.Sprintf("%d rounds; kills: %d (owner %d, in Open %d, right after it %d, stopped %d, with requests held %d), readers %d",
 			a.rounds, a.kills, a.killsOwner, a.killsOpening, a.killsOpened, a.killsStopped, a.heldKills, a.readerKills),
-		fmt.Sprintf("stops: %d (owner %d, past %v %d, meanwhile replaced %d), readers %d; requests held %d times",
-			a.stops, a.stopsOwner, checkAfter, a.stopsPast, a.overslept, a.readerStops, a.held),
+		fmt.Sprintf("stops: %d (owner %d, past %v %d, meanwhile replaced %d), readers %d; requests held %d times, answers lost %d",
+			a.stops, a.stopsOwner, checkAfter, a.stopsPast, a.overslept, a.readerStops, a.held, a.lostAnswers),
 		fmt.Sprintf("opens: %d, returned %d, took over %d, fenced %d; writers fenced %d, tickets woken by that %d, rows put after it %d",
 			a.opens, a.opened, a.takeovers, a.fencedOpens, a.fencedWriters, a.woken, a.afterFence),
 		fmt.Sprintf("rows: issued %d, acknowledged %d, in the log %d, found by opens %d; entries %d, dead objects %d (%d of killed processes)",

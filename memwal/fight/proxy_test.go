@@ -4,6 +4,7 @@ package fight
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -18,12 +19,15 @@ import (
 // proxy stands between one child and an S3 service. It can hold the
 // requests of the child, and pass it on later, even if the child is dead by then: so requests of
 // the dead land after the restart. At other times it delays some requests a
-// little, so that puts side by side overtake each other.
+// little, so that puts side by side overtake each other, and loses the answer of a
+// put now and then.
 type proxy struct {
 	listener net.Listener
 	target   string
 	seed     uint64
 	held     atomic.Int64 // whole PUT requests that came from the child and were not passed on
+
+	lost atomic.Int64 // answers to PUT requests
 
 	mu   sync.Mutex
 	open chan struct{} // closed while bytes pass
@@ -144,6 +148,21 @@ func wholeRequest(data []byte) int {
 
 func isPut(request []byte) bool { return bytes.HasPrefix(request, []byte("PUT ")) }
 
+// lossy passes answers on until one is to be lost.
+type lossy struct {
+	to   io.Writer
+	lose atomic.Bool
+}
+
+var errLost = errors.New("the answer is lost")
+
+func (l *lossy) Write(data []byte) (int, error) {
+	if l.lose.Load() {
+		return 0, errLost
+	}
+	return l.to.Write(data)
+}
+
 // replyTime is how long the proxy stays on the line for a child that is gone, so
 // that the service answers its last request, and does not give it up.
 const replyTime = 5 * time.Second
@@ -157,6 +176,7 @@ func (p *proxy) serve(client net.Conn, r *rand.Rand) {
 	defer server.Close()
 	stop := make(chan struct{})
 	defer close(stop)
+	answers := &lossy{to: client}
 	answered := make(chan struct{})
 	defer func() {
 		_ = server.Close()
@@ -172,12 +192,14 @@ func (p *proxy) serve(client net.Conn, r *rand.Rand) {
 	})
 	go func() {
 		defer close(answered)
-		_, err := io.Copy(client, server)
-		if err != nil { // the child is gone: its answers go nowhere
+		_, err := io.Copy(answers, server)
+		if errors.Is(err, errLost) {
+			p.lost.Add(1)
+		} else if err != nil { // the child is gone: its answers go nowhere
 			_, _ = io.Copy(io.Discard, server)
 			return
 		}
-		_ = client.Close() // the service has hung up
+		_ = client.Close() // the service has hung up, or it looks so
 	}()
 
 	// What was read from the child is kept here, where its death does not reach.
@@ -196,6 +218,9 @@ func (p *proxy) serve(client net.Conn, r *rand.Rand) {
 		}
 		if isPut(request) {
 			p.held.Add(-1)
+			if r.IntN(60) == 0 {
+				answers.lose.Store(true)
+			}
 		}
 		if _, err := server.Write(request); err != nil {
 			_ = client.Close() // which ends the reading

@@ -382,6 +382,7 @@ func (r *round) judge(w *witness) {
 	}
 	for _, way := range r.ways {
 		way.close()
+		r.tally.lostAnswers += int(way.lost.Load())
 	}
 	changed, err := w.changed(ctx)
 	if err != nil {
