@@ -1,0 +1,5 @@
+//go:build race
+
+package fight
+
+const raceEnabled = true
