@@ -36,10 +36,8 @@ var allowed = []struct {
 	{"replay", []string{"memtable", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"flusher", []string{"internal/fault", "memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"memwal", []string{"internal/fault", "objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
-	{"memwal/simulation", nil},
-	{"flusher", []string{"memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
-	{"memwal", []string{"objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
-	{"memwal/fight", nil}, // tests only
+	{"memwal/simulation", nil}, // tests only
+	{"memwal/fight", nil},      // tests only
 	{"bench/...", []string{"memwal", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
 	{"examples/...", []string{"memwal", "index", "objstore", "examples/..."}},
 }
