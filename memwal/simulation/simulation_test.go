@@ -27,7 +27,7 @@ func defaultSeeds() int {
 	case testing.Short():
 		return 500
 	}
-	return 3000
+	return 2000
 }
 
 // required lists what the runs have to meet to be worth anything.
