@@ -34,7 +34,7 @@ type appended struct {
 func (f *WAL) put(ctx context.Context, s *slot) (done appended) {
 	start := f.cfg.Now()
 	done.slot = s
-	defer contain(s.pos, &done.err) // of those who are told, too: tracers and meters are not ours
+	defer contain(s.pos, &done.err) // a panic of told: tracers and meters are the user's
 	ctx, told := f.observe(ctx, s)
 	defer func() { told(done, f.cfg.Now().Sub(start)) }() // after contain
 	defer contain(s.pos, &done.err)

@@ -203,8 +203,8 @@ func TestF02_BusyWriterLooksAtTheManifest(t *testing.T) {
 			}
 			return nil
 		})
-		for i := range uint64(3 * askEvery) {
-			if got := n.Load(); got != int64(max(i, 1)-1)/askEvery {
+		for i := range uint64(3 * checkEvery) {
+			if got := n.Load(); got != int64(max(i, 1)-1)/checkEvery {
 				t.Fatalf("%d looks after %d entries", got, i)
 			}
 			r.wantDurable(r.put(1))
@@ -213,7 +213,7 @@ func TestF02_BusyWriterLooksAtTheManifest(t *testing.T) {
 		if err := r.failure(); !errors.Is(err, manifest.ErrFenced) {
 			t.Errorf("failure: %v", err)
 		}
-		r.wantDurable(3 * askEvery)
+		r.wantDurable(3 * checkEvery)
 	})
 }
 

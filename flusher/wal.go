@@ -91,16 +91,16 @@ type WAL struct {
 
 	// The rest belongs to the task's goroutine.
 
-	window   window
-	assigned uint64    // rows below this ordinal belong to an entry
-	lastTime time.Time // start of the last append; zero: none yet
-	tick     time.Time // when the tick comes that was asked for since then; zero: none
-	held     bool      // the ceiling holds back an append that is due
-	proof    proof
-	checking bool // an ownership check is in flight
-	unasked  int  // entries acknowledged since the last check was sent
-	proved   int  // slots at the head that the last check proves, whenever it was sent
-	failed   bool
+	window    window
+	assigned  uint64    // rows below this ordinal belong to an entry
+	lastTime  time.Time // start of the last append; zero: none yet
+	tick      time.Time // when the tick comes that was asked for since then; zero: none
+	held      bool      // the ceiling holds back an append that is due
+	proof     proof
+	checking  bool // an ownership check is in flight
+	unchecked int  // entries acknowledged since the last check was sent
+	proved    int  // slots at the head that the last check proves, whenever it was sent
+	failed    bool
 }
 
 // checked is the message that ends an ownership check.
@@ -283,12 +283,12 @@ func (f *WAL) acknowledge() error {
 		}
 		if f.proved > 0 {
 			f.proved--
-		} else if f.unasked >= askEvery || !fault.NoOwnershipCheck && f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter {
+		} else if f.mustCheck(h) {
 			f.check(h.pos)
 			break
 		}
 		f.window.pop()
-		f.unasked++
+		f.unchecked++
 		h.table.ResizeEntry(h.size - h.bytes)
 		h.table.Release()
 		f.stats.acknowledged(h)
@@ -303,17 +303,26 @@ func (f *WAL) acknowledge() error {
 	return nil
 }
 
-// askEvery is how many entries are acknowledged between two looks at the manifest,
-// however young the proof is. Not for safety: the window of a busy writer has a put
-// under way to every position that a successor finds empty, so that the
-// successor's fence could come too late for ever. A listing costs what one of those
-// puts does. With fewer it would show on the bill; with more, a takeover from
-// a busy writer, which takes up to as many round trips, would take minutes.
-const askEvery = 512
+// checkEvery is how many entries are acknowledged between two ownership checks,
+// however young the proof is. It is not for safety. The window of a busy writer has
+// a put in flight to every position that a successor finds empty, so the
+// successor's fence could lose every race. A check costs a listing, about as much
+// as one put. Fewer entries would show on the bill; more would make a takeover from
+// a busy writer, which takes up to as many round trips, last for minutes.
+const checkEvery = 512
+
+// mustCheck reports whether the ownership has to be checked before h, which landed,
+// is acknowledged.
+func (f *WAL) mustCheck(h *slot) bool {
+	if f.unchecked >= checkEvery {
+		return true
+	}
+	return f.proof.elapsed(f.cfg.Now(), h.date) > f.cfg.OwnershipCheckAfter && !fault.NoOwnershipCheck
+}
 
 // check starts an ownership check; its reply is a message.
 func (f *WAL) check(pos uint64) {
-	f.checking, f.unasked = true, 0
+	f.checking, f.unchecked = true, 0
 	f.stats.checks.Add(1)
 	proved := f.window.landedPrefix()
 	f.job(f.ctx, "wal-ownership-check", func(ctx context.Context) {
@@ -385,11 +394,13 @@ func (f *WAL) pending() pending {
 // retains its memtable until it is acknowledged.
 func (f *WAL) take() span {
 	accepted := f.cfg.Cursors.Accepted()
-	live := f.cfg.Live()
-	if newest := live[len(live)-1]; fault.NewestMemtableFirst && min(newest.EndRow(), accepted) > newest.FirstRow() {
-		f.assigned = max(f.assigned, newest.FirstRow())
+	if fault.NewestMemtableFirst { // skip what older ones owe, if the newest has rows
+		live := f.cfg.Live()
+		if newest := live[len(live)-1]; min(newest.EndRow(), accepted) > newest.FirstRow() {
+			f.assigned = max(f.assigned, newest.FirstRow())
+		}
 	}
-	for _, m := range live {
+	for _, m := range f.cfg.Live() {
 		if min(m.EndRow(), accepted) <= f.assigned {
 			continue
 		}

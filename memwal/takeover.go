@@ -45,7 +45,7 @@ type takeover struct {
 	trace  telemetry.Tracer
 	adopt  *adoption // checks logs of other programs; nil: they are refused
 
-	fenced time.Time // the store's clock at the reply to the fence; zero: it gave none
+	fenced time.Time // the store's date in the reply to the last fence; zero: it gave none
 }
 
 // plan is what the taker wants of a shard.
@@ -249,10 +249,10 @@ func (t *takeover) certain(ctx context.Context, err error, m *manifest.Manifest)
 	return stillMissing(ctx, t.store, t.dirs.wal, err)
 }
 
-// stillMissing looks once more for the object that a HoleError misses: a store, or
-// a proxy before it, may have said "absent" of what it has. A hole sends the user
-// to a backup, so one answer is not enough. If the object is there, all starts
-// over with another listing.
+// stillMissing looks once more for the object that a HoleError misses: a store, or a
+// proxy in front of it, may have said "absent" of an object that exists. A hole sends
+// the user to a backup, so one answer is not enough. If the object is there, the
+// takeover starts over with another listing. Other errors are returned as they are.
 func stillMissing(ctx context.Context, store objstore.Reader, dir string, err error) error {
 	hole, ok := errors.AsType[*HoleError](err)
 	if !ok {

@@ -23,10 +23,10 @@ type bucket struct {
 // not tell a request that may have been applied from one that was not, so every
 // failure of a write that is not an answer counts as ambiguous.
 //
-// The client libraries of Google and Azure retry by themselves, below the
-// driver and out of our sight, conditional puts as well. An [ErrExists] may
-// then be the answer to a first put whose reply was lost, as it may be after
-// [WithRetry]: read the object. Who makes the client can turn that off.
+// The client libraries of Google and Azure retry requests themselves, conditional
+// puts included, and NewBucket does not see it. An [ErrExists] may therefore be
+// about the caller's own put, whose first reply was lost, as it may be after
+// [WithRetry]: read the object to know. Turn it off where the client is made.
 //
 // gocloud's own local folder driver neither syncs what it writes nor keeps that
 // promise among processes: use [NewFolder].

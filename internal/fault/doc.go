@@ -3,5 +3,5 @@
 // faults the switches are constants, false, and the compiler removes what they
 // guard; with it they are variables that Set changes.
 //
-// Nobody should ever run a binary that was built with the tag.
+// A binary that is built with the tag is for tests only: never give it data to keep.
 package fault

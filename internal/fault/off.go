@@ -2,10 +2,7 @@
 
 package fault
 
-// On says whether the faults are built in.
-const On = false
-
-// The switches. See on.go for what each does.
+// The switches. What each does is said in on.go.
 const (
 	FenceAboveLast      = false
 	AcknowledgeAnyOrder = false

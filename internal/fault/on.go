@@ -7,11 +7,8 @@ import (
 	"slices"
 )
 
-// On says whether the faults are built in.
-const On = true
-
-// The switches. They are read without a lock: Set is for moments when nothing
-// else runs.
+// The switches. They are read without a lock: call Set only while nothing else of
+// memwal runs.
 var (
 	// FenceAboveLast puts the fence above the last object of the log and not into
 	// its first hole.
@@ -23,7 +20,7 @@ var (
 	NoOwnershipCheck bool
 	// NoRecheck does not read the manifest after the fence.
 	NoRecheck bool
-	// AnyObjectIsSuccess takes any object at the position for the own entry.
+	// AnyObjectIsSuccess takes any object at the position for the writer's own entry.
 	AnyObjectIsSuccess bool
 	// ConflictIsExists takes 409 for 412.
 	ConflictIsExists bool
@@ -34,7 +31,8 @@ var (
 	// LivenessByEpoch takes every entry whose epoch is not below the one in force
 	// for live.
 	LivenessByEpoch bool
-	// RecycleDeadAtOnce recycles dead entries as if they were live.
+	// RecycleDeadAtOnce recycles dead entries as if they were live. The library does
+	// not recycle yet: the recycler of memwal/simulation reads this one.
 	RecycleDeadAtOnce bool
 )
 
