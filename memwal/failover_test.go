@@ -3,7 +3,6 @@ package memwal
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"testing/synctest"
 
 	"github.com/memwal/memwal-go/internal/manifest"
-	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/objstore"
 )
 
@@ -344,45 +342,5 @@ func TestR13_AdoptionFailsAtEachRequest(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A store that says "absent" of an object, and shows it when it is asked again, has
-// no hole in its log. One that goes on saying so has.
-func TestS01_MissingOnceIsNoHole(t *testing.T) {
-	for _, again := range []bool{true, false} {
-		for pos := uint64(1); pos <= 13; pos++ {
-			t.Run(fmt.Sprintf("%d found again %v", pos, again), func(t *testing.T) {
-				inner, _ := twoEpochs(t)
-				store := over(inner)
-				absent := failBefore(&objstore.Error{Op: "test", Class: objstore.ErrNotExist, Err: errBroken})
-				claimed := false
-				store.on(objstore.OpPutIfAbsent, "/manifest/", 1, func(_ context.Context, apply func() error) error {
-					claimed = true
-					return apply()
-				})
-				times := 2 // before the claim, and after
-				if !again {
-					times = always
-					store.on(objstore.OpHead, wal.Name(pos), always, absent)
-				}
-				store.on(objstore.OpGet, wal.Name(pos), times, absent)
-				w, err := Open(t.Context(), store, testShard, testSchema, narrowOptions())
-				if !again {
-					if e, ok := errors.AsType[*HoleError](err); !ok || e.Position != pos {
-						t.Errorf("open: %v", err)
-					}
-					return
-				}
-				if err != nil {
-					t.Fatalf("open: %v", err)
-				}
-				if !claimed {
-					t.Error("there was no claim")
-				}
-				checkRows(t, w, wantSeq(0, 12))
-				w.Abort()
-			})
-		}
 	}
 }

@@ -12,21 +12,37 @@ import (
 	"github.com/memwal/memwal-go/objstore/objstoretest"
 )
 
-// TestS01_AbsentAfterListing: an object that was listed is absent when it is read,
-// once. That is no end of the log, and no hole before it has been looked for again.
+// absent makes a store over inner that answers a number of gets of key (-1: all)
+// with 404.
+func absent(inner objstore.Store, key string, times int) *faultstore.Store {
+	store := faultstore.New(inner, 1)
+	store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: key, Count: times, Before: faultstore.Status(404)})
+	return store
+}
+
+// wantAbsent fails the test unless a get of store was answered with 404, and returns
+// how many were.
+func wantAbsent(t *testing.T, store *faultstore.Store) int {
+	t.Helper()
+	n := store.Injected()[faultstore.StatusFault(404)]
+	if n == 0 {
+		t.Error("no get was answered with 404")
+	}
+	return n
+}
+
+// TestS01_AbsentAfterListing: an object that was listed is absent when it is read, once
+// or twice: before the claim, and after. That is neither the end of the log nor a hole.
 func TestS01_AbsentAfterListing(t *testing.T) {
 	for _, o := range []*Options{narrowOptions(), plainOptions()} {
 		for pos := uint64(1); pos <= 14; pos++ {
 			for times := 1; times <= 2; times++ {
 				t.Run(fmt.Sprintf("window %d, WAL object %d, %d times", o.MaxInFlight, pos, times), func(t *testing.T) {
 					inner, _ := twoEpochs(t)
-					store := faultstore.New(inner, 1)
-					store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: layoutOf(testShard).wal + wal.Name(pos), Count: times, Before: faultstore.Status(404)})
+					store := absent(inner, layoutOf(testShard).wal+wal.Name(pos), times)
 					w := mustOpen(t, store, o)
 					checkRows(t, w, wantSeq(0, 12))
-					if n := store.Injected()[faultstore.StatusFault(404)]; n == 0 {
-						t.Error("nothing was injected")
-					}
+					wantAbsent(t, store)
 					mustPut(t, w, seq(t, 12, 1))
 					mustClose(t, w)
 					checkRows(t, mustOpen(t, inner, o), wantSeq(0, 13))
@@ -36,8 +52,7 @@ func TestS01_AbsentAfterListing(t *testing.T) {
 	}
 	for version := uint64(1); version <= 2; version++ {
 		inner, _ := twoEpochs(t)
-		store := faultstore.New(inner, 1)
-		store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: layoutOf(testShard).manifest + manifest.Name(version), Before: faultstore.Status(404)})
+		store := absent(inner, layoutOf(testShard).manifest+manifest.Name(version), 1)
 		checkRows(t, mustOpen(t, store, narrowOptions()), wantSeq(0, 12))
 	}
 }
@@ -50,30 +65,38 @@ func TestS01_AdoptionLooksAgain(t *testing.T) {
 			for i := range int64(4) {
 				l.put(testRow{i, "a", i})
 			}
-			store := faultstore.New(l.store, 1)
-			store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: layoutOf(testShard).wal + wal.Name(pos), Count: times, Before: faultstore.Status(404)})
+			store := absent(l.store, layoutOf(testShard).wal+wal.Name(pos), times)
 			w := openAs(t, store, testSchema, adopting(nil))
 			checkSame(t, fmt.Sprintf("%d was absent %d times", pos, times), byKey(t, w), []string{"0|a|0", "1|a|1", "2|a|2", "3|a|3"})
-			if n := store.Injected()[faultstore.StatusFault(404)]; n == 0 {
-				t.Error("nothing was injected")
-			}
+			wantAbsent(t, store)
 		}
 	}
 }
 
-// TestS01_HoleIsReportedOnlyIfItIsOne: the look that decides has to have an answer.
+// TestS01_HoleIsReportedOnlyIfItIsOne: the object stays absent for gets. The look that
+// decides, a HEAD, says so too, and then it is a hole; or it has no answer, and then
+// nothing is known.
 func TestS01_HoleIsReportedOnlyIfItIsOne(t *testing.T) {
-	inner, _ := twoEpochs(t)
-	store := faultstore.New(inner, 1)
-	key := layoutOf(testShard).wal + wal.Name(3)
-	store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: key, Count: -1, Before: faultstore.Status(404)})
-	store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpHead}, Key: key, Count: -1, Before: faultstore.Status(403)})
-	w, err := Open(t.Context(), store, testShard, testSchema, narrowOptions())
-	if err == nil {
-		w.Abort()
-	}
-	if !errors.Is(err, objstore.ErrPermission) || errors.Is(err, ErrHole) {
-		t.Errorf("open: %v, want ErrPermission, and no word of a hole", err)
+	for _, status := range []int{404, 403} {
+		for pos := uint64(1); pos <= 13; pos++ {
+			t.Run(fmt.Sprintf("status %d, WAL object %d", status, pos), func(t *testing.T) {
+				inner, _ := twoEpochs(t)
+				key := layoutOf(testShard).wal + wal.Name(pos)
+				store := absent(inner, key, -1)
+				store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpHead}, Key: key, Count: -1, Before: faultstore.Status(status)})
+				w, err := Open(t.Context(), store, testShard, testSchema, narrowOptions())
+				if err == nil {
+					w.Abort()
+				}
+				hole, isHole := errors.AsType[*HoleError](err)
+				switch {
+				case status == 404 && (!isHole || hole.Position != pos):
+					t.Errorf("open: %v, want a hole", err)
+				case status == 403 && (isHole || !errors.Is(err, objstore.ErrPermission)):
+					t.Errorf("open: %v, want ErrPermission, and no word of a hole", err)
+				}
+			})
+		}
 	}
 }
 
@@ -91,8 +114,7 @@ func TestS01_ReaderLooksAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			store := faultstore.New(inner, 1)
-			store.Add(faultstore.Rule{Ops: []objstore.Op{objstore.OpGet}, Key: layoutOf(testShard).wal + wal.Name(pos), Before: faultstore.Status(404)})
+			store := absent(inner, layoutOf(testShard).wal+wal.Name(pos), 1)
 			r := mustOpenReader(t, store, nil)
 			if !known {
 				if err := r.Refresh(t.Context()); err != nil {
@@ -100,7 +122,7 @@ func TestS01_ReaderLooksAgain(t *testing.T) {
 				}
 			}
 			checkReader(t, r, wantSeq(0, 12))
-			if n := store.Injected()[faultstore.StatusFault(404)]; n != 1 {
+			if n := wantAbsent(t, store); n > 1 {
 				t.Errorf("WAL object %d was absent %d times", pos, n)
 			}
 		}
