@@ -24,7 +24,7 @@ type recycler struct {
 }
 
 func (r *run) stepRecycler() {
-	j := r.janitor
+	j := r.recycler
 	if j.busy {
 		r.release(j.io, 5)
 		return

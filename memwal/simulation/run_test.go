@@ -14,7 +14,6 @@ import (
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memwal"
 	"github.com/memwal/memwal-go/objstore"
-	"github.com/memwal/memwal-go/objstore/faultstore"
 )
 
 // steps is the number of steps of one run before all is let go and checked.
@@ -57,47 +56,16 @@ type run struct {
 	oracle   *oracle
 	writers  []*writer
 	readers  []*reader
-	janitor  *recycler
+	recycler *recycler
 	focus    *writer // if the pace has stretches: who acts in this one
 	patience int     // steps for which it goes on at least
-	ghosts   []*link // of crashed processes, whose puts may still land
+	orphans  []*link // of crashed processes, whose puts may still land
 	links    []*link // all that there ever were
 
 	replies chan reply
 	calls   int   // made so far
 	nextN   int64 // of the next row
 	opens   int   // incarnations so far
-}
-
-// pace is how often who acts. The first are shares of 100 steps, the rest of which
-// is the writers'; the next, of 100 steps of a writer.
-type pace struct {
-	readers  int
-	recycler int
-	ghosts   int // puts of the dead
-	naps     int // up to seconds pass
-	nights   int // up to hours pass
-
-	crash int // it crashes, while several puts are on the wire; else it does so once in 100
-	floor int // it moves the floor
-
-	stragglers float64 // of its puts, so many are slow
-
-	stretch int // writers act one at a time, for about so many steps each, while the others stall; 0: in turns
-}
-
-// paces are some that are good at different things.
-var paces = []struct {
-	name string
-	pace
-}{
-	{"even", pace{readers: 20, recycler: 8, ghosts: 5, naps: 5, nights: 1, crash: 1, floor: 3}},
-	{"stretches", pace{readers: 20, recycler: 8, ghosts: 5, naps: 5, nights: 1, crash: 1, floor: 3, stretch: 25}},
-	// Many die with puts on the wire, which land later, and what they leave behind is
-	// recycled soon.
-	{"haunted", pace{readers: 5, recycler: 15, ghosts: 10, naps: 2, crash: 10, floor: 8, stragglers: 0.1, stretch: 50}},
-	// Requests outlast all that is kept.
-	{"slow", pace{readers: 5, recycler: 15, ghosts: 3, naps: 3, nights: 4, crash: 1, floor: 8, stretch: 50}},
 }
 
 // reply is what a call came back with. Several that come at once are taken in the order
@@ -136,37 +104,11 @@ func newRun(ctx context.Context, seed uint64) *run {
 		replies: make(chan reply, 1000), met: counts{},
 	}
 	choice := paces[rng.IntN(len(paces))]
-	r.pace, r.slow = choice.pace, choice.nights > 0 && rng.IntN(2) == 0 || choice.name == "slow"
+	r.pace, r.slow = choice.pace, choice.longPauses > 0 && rng.IntN(2) == 0 || choice.name == "slow"
 	if rng.IntN(5) == 0 {
 		r.lies = lie(1 + rng.IntN(int(lastLie)))
 	}
-	pick := func(n ...int64) int64 { return n[rng.IntN(len(n))] }
-	r.base = memwal.Options{
-		Indexes:             []index.Config{index.Ordered{Name: "by_n", Columns: []index.Column{{Name: "n"}}}},
-		FlushInterval:       time.Duration(pick(int64(time.Millisecond), int64(100*time.Millisecond), int64(time.Second))),
-		FlushBytes:          pick(1, 1, 100, 1<<20),
-		MaxEntryBytes:       pick(1, 100, 1<<20),
-		MaxInFlight:         int(pick(1, 2, 4)),
-		MaxMemtableRows:     pick(2, 5, 1<<20),
-		MaxMemtableBatches:  int(pick(1, 3, 1<<20)),
-		OwnershipCheckAfter: time.Duration(pick(1, 30)) * time.Second,
-		Retry: objstore.RetryOptions{
-			MaxAttempts: int(pick(2, 3, 6)), RequestTimeout: 10 * time.Second, Rand: func() float64 { return 0.5 }, OnRetry: apart,
-		},
-	}
-	if choice.name == "haunted" {
-		r.base.FlushBytes, r.base.MaxEntryBytes = 1, 1
-		r.base.MaxInFlight = int(pick(2, 4))
-		r.base.OwnershipCheckAfter = time.Duration(pick(30, 300)) * time.Second
-	}
-	if r.slow { // a request may wait longer than anything is kept
-		r.base.Retry.RequestTimeout = time.Duration(pick(10, 3600, 2*3600)) * time.Second
-		r.base.Retry.MaxElapsed = 12 * time.Hour
-	}
-	r.base.FenceRetention = time.Duration(4*r.base.MaxInFlight+2)*r.base.OwnershipCheckAfter + 10*time.Minute + time.Second
-	if r.keyed {
-		r.base.PrimaryKey = []string{"id"}
-	}
+	r.base = r.drawOptions(choice.name == "late puts")
 	writers := 1 + rng.IntN(3)
 	if r.pace.stretch > 25 {
 		writers = 2 + rng.IntN(2)
@@ -181,10 +123,43 @@ func newRun(ctx context.Context, seed uint64) *run {
 		v.io = r.connect(v.name)
 		r.readers = append(r.readers, v)
 	}
-	r.janitor = &recycler{io: r.connect("J")}
+	r.recycler = &recycler{io: r.connect("J")}
 	r.trace.add("seed %d: keyed %t, slow %t, lies %v, %s, %d writers, %d readers, %d in flight, owner checked after %v, requests time out after %v",
 		seed, r.keyed, r.slow, r.lies, choice.name, len(r.writers), len(r.readers), r.base.MaxInFlight, r.base.OwnershipCheckAfter, r.base.Retry.RequestTimeout)
 	return r
+}
+
+// drawOptions draws the options of all writers. manyPuts makes every batch an entry,
+// and keeps several of them in flight.
+func (r *run) drawOptions(manyPuts bool) memwal.Options {
+	pick := func(n ...int64) int64 { return n[r.rand.IntN(len(n))] }
+	o := memwal.Options{
+		Indexes:             []index.Config{index.Ordered{Name: "by_n", Columns: []index.Column{{Name: "n"}}}},
+		FlushInterval:       time.Duration(pick(int64(time.Millisecond), int64(100*time.Millisecond), int64(time.Second))),
+		FlushBytes:          pick(1, 1, 100, 1<<20),
+		MaxEntryBytes:       pick(1, 100, 1<<20),
+		MaxInFlight:         int(pick(1, 2, 4)),
+		MaxMemtableRows:     pick(2, 5, 1<<20),
+		MaxMemtableBatches:  int(pick(1, 3, 1<<20)),
+		OwnershipCheckAfter: time.Duration(pick(1, 30)) * time.Second,
+		Retry: objstore.RetryOptions{
+			MaxAttempts: int(pick(2, 3, 6)), RequestTimeout: 10 * time.Second, Rand: func() float64 { return 0.5 }, OnRetry: apart,
+		},
+	}
+	if manyPuts {
+		o.FlushBytes, o.MaxEntryBytes = 1, 1
+		o.MaxInFlight = int(pick(2, 4))
+		o.OwnershipCheckAfter = time.Duration(pick(30, 300)) * time.Second
+	}
+	if r.slow { // a request may wait longer than anything is kept
+		o.Retry.RequestTimeout = time.Duration(pick(10, 3600, 2*3600)) * time.Second
+		o.Retry.MaxElapsed = 12 * time.Hour
+	}
+	o.FenceRetention = time.Duration(4*o.MaxInFlight+2)*o.OwnershipCheckAfter + 10*time.Minute + time.Second
+	if r.keyed {
+		o.PrimaryKey = []string{"id"}
+	}
+	return o
 }
 
 // fail ends the run, unless it has failed already.
@@ -237,46 +212,6 @@ func (r *run) settle() {
 	}
 }
 
-// explained fails the run for an error that nothing in it explains.
-func (r *run) explained(io *link, op string, err error, also ...error) {
-	if errors.Is(err, memwal.ErrFenced) {
-		r.met["fenced calls"]++
-	}
-	for _, ok := range append(also, memwal.ErrFenced, memwal.ErrSealed, memwal.ErrAborted, memwal.ErrClosed,
-		context.Canceled, context.DeadlineExceeded, faultstore.ErrInjected, objstore.ErrAmbiguous) {
-		if errors.Is(err, ok) {
-			return
-		}
-	}
-	if _, ok := errors.AsType[*objstore.RetryError](err); ok || io.lies {
-		return // it ran into timeouts; or it was told something that is not so
-	}
-	r.fail("%s: %v", op, err)
-}
-
-// classes are the errors that the trace tells apart: those that every run of a seed has.
-var classes = []struct {
-	name string
-	err  error
-}{
-	{"fenced", memwal.ErrFenced}, {"sealed", memwal.ErrSealed}, {"ended", memwal.ErrAborted}, {"ended", memwal.ErrClosed},
-	{"hole", memwal.ErrHole}, {"corrupt", memwal.ErrCorrupt}, {"truncated", memwal.ErrLogTruncated}, {"invalid", memwal.ErrInvalid},
-	{"ended", context.Canceled}, // whichever is noticed first
-	{"exists", objstore.ErrExists}, {"absent", objstore.ErrNotExist},
-}
-
-func short(err error) string {
-	if err == nil {
-		return "ok"
-	}
-	for _, c := range classes {
-		if errors.Is(err, c.err) {
-			return c.name
-		}
-	}
-	return "failed"
-}
-
 // step does one thing, drawn from the seed.
 func (r *run) step() {
 	r.settle()
@@ -290,15 +225,15 @@ func (r *run) step() {
 		r.stepReader(r.readers[r.rand.IntN(len(r.readers))])
 	case turn(r.pace.recycler):
 		r.stepRecycler()
-	case turn(r.pace.ghosts):
-		for _, i := range r.rand.Perm(len(r.ghosts)) {
-			if r.ghosts[i].ReleaseOne() > 0 {
+	case turn(r.pace.orphans):
+		for _, i := range r.rand.Perm(len(r.orphans)) {
+			if r.orphans[i].ReleaseOne() > 0 {
 				break
 			}
 		}
-	case turn(r.pace.naps):
+	case turn(r.pace.pauses):
 		r.sleep(time.Millisecond, 50*time.Millisecond, 200*time.Millisecond, 2*time.Second)
-	case turn(r.pace.nights) && (r.slow || r.rand.IntN(6) == 0):
+	case turn(r.pace.longPauses) && (r.slow || r.rand.IntN(6) == 0):
 		r.sleep(11*time.Second, 45*time.Second, 5*time.Minute, time.Hour, 3*time.Hour)
 	case r.pace.stretch == 0:
 		r.stepWriter(r.writers[r.rand.IntN(len(r.writers))])
@@ -371,7 +306,7 @@ func (r *run) finish() {
 		l.Clear()
 		l.ReleaseAll()
 	}
-	for range 30 { // calls under way end, those of the janitor and of readers by themselves
+	for range 30 { // calls under way end, those of the recycler and of readers by themselves
 		r.settle()
 		for _, l := range r.links {
 			l.ReleaseAll()

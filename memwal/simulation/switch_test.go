@@ -4,26 +4,22 @@ package simulation
 
 import (
 	"cmp"
-	"runtime"
-	"strconv"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/memwal/memwal-go/internal/fault"
 )
 
-// Within so many seeds each fault must be found; docs/testing.md says within how many
-// it was.
+// bound is the number of seeds within which each fault must be found. docs/testing.md
+// says which seeds have found them.
 const bound = 500
 
-// rare are those that need more: several rare things in a row.
+// rare has the bounds of faults that show only after several rare events in a row.
 var rare = map[string]int{
 	"RecycleDeadAtOnce": 4000,
 	"SkipOverDead":      4000,
 }
 
-// TestSwitches puts one fault after the other back and looks how soon it is found.
+// TestSwitches puts one fault after the other back, and wants each to be found.
 func TestSwitches(t *testing.T) {
 	for _, name := range fault.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -43,36 +39,17 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// firstFailure runs seeds until one fails, and returns the lowest that does.
+// firstFailure runs seeds until one fails, and returns the lowest that does; nil: none.
 func firstFailure(t *testing.T, bound int) *outcome {
-	var (
-		next, stop atomic.Int64
-		mu         sync.Mutex
-		first      *outcome
-	)
-	stop.Store(int64(bound))
-	t.Run("seeds", func(t *testing.T) {
-		for i := range runtime.GOMAXPROCS(0) {
-			t.Run(strconv.Itoa(i), func(t *testing.T) {
-				t.Parallel()
-				for {
-					i := next.Add(1) - 1
-					if i >= stop.Load() {
-						return
-					}
-					out := simulate(t, *firstSeed+uint64(i))
-					if out.failure == "" {
-						continue
-					}
-					mu.Lock()
-					if first == nil || out.seed < first.seed {
-						first = &out
-					}
-					mu.Unlock()
-					stop.Store(min(stop.Load(), i))
-				}
-			})
+	var first *outcome
+	eachSeed(t, bound, func(_ *testing.T, out outcome) (goOn bool) {
+		if out.failure == "" {
+			return true
 		}
+		if first == nil || out.seed < first.seed {
+			first = &out
+		}
+		return false
 	})
 	return first
 }

@@ -239,7 +239,7 @@ func (r *run) crash(p *writer) {
 		p.io.ReleaseOne()
 		synctest.Wait()
 	}
-	r.ghosts = append(append(r.ghosts, p.io), p.sides...)
+	r.orphans = append(append(r.orphans, p.io), p.sides...)
 	p.io, p.sides = r.connect(p.name), nil
 }
 
