@@ -15,6 +15,6 @@
 // The log is read here by the rules of docs/protocol.md alone, not with the
 // code under test.
 //
-//	go test ./memwal/fight                                 # a minute for each store
-//	go test ./memwal/fight -v -fight 10m -fight.seed 7     # longer; which decisions are drawn
+//	go test ./memwal/fight                                      # a minute for each store
+//	go test ./memwal/fight -v -fight.time 10m -fight.seed 7     # longer; which decisions are drawn
 package fight

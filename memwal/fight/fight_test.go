@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	fightTime = flag.Duration("fight", 0, "how long processes fight, for each store (default 60s, with -short 5s, under -race 20s)")
+	fightTime = flag.Duration("fight.time", 0, "how long processes fight, for each store (default 60s, with -short 5s, under -race 20s)")
 	fightSeed = flag.Uint64("fight.seed", 0, "seed of what is drawn in a fight; when a signal arrives is still up to the machine (default: another one each time)")
 )
 

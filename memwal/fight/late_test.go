@@ -59,8 +59,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 // among those that its successor found.
 func mustKnow(t *testing.T, child []event, found *history) (acknowledged int) {
 	t.Helper()
-	trial := &trial{events: child, log: found, at: map[int64]int{}, opens: map[int]*openCall{}, epochs: map[uint64]*openCall{},
-		batches: map[int64]event{}, rows: map[int64]*putRow{}}
+	trial := newTrial(false, child, found)
 	for _, e := range child {
 		trial.take(e)
 	}

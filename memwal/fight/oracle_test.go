@@ -5,8 +5,8 @@ package fight
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 )
 
 // finding is a rule that was broken, under the id of its behaviour.
@@ -30,6 +30,28 @@ type trial struct {
 	batches map[int64]event      // as issued, by First
 	rows    map[int64]*putRow    // by n
 	at      map[int64]int        // n: ordinal in the log; tombstones are not there
+}
+
+func newTrial(keyed bool, events []event, log *history) *trial {
+	return &trial{
+		keyed: keyed, events: events, log: log, opens: map[int]*openCall{}, epochs: map[uint64]*openCall{},
+		batches: map[int64]event{}, rows: map[int64]*putRow{}, at: map[int64]int{},
+	}
+}
+
+// byEpoch returns the opens that returned, in the order of their epochs.
+func (t *trial) byEpoch() []*openCall {
+	return slices.SortedFunc(maps.Values(t.epochs), func(a, b *openCall) int { return cmp.Compare(a.epoch, b.epoch) })
+}
+
+// place returns the ordinal of r in the log, as far as it is known: of a deletion
+// only its acknowledgement tells.
+func (t *trial) place(r *putRow) (at int, ok bool) {
+	if r.del {
+		return int(r.ordinal), r.ordinal >= 0
+	}
+	at, ok = t.at[r.n]
+	return at, ok
 }
 
 // openCall is one call of Open.
@@ -71,8 +93,6 @@ func (t *trial) fail(id, format string, args ...any) {
 // judge checks everything.
 func (t *trial) judge() {
 	slices.SortStableFunc(t.events, func(a, b event) int { return cmp.Compare(a.At, b.At) })
-	t.opens, t.epochs = map[int]*openCall{}, map[uint64]*openCall{}
-	t.batches, t.rows = map[int64]event{}, map[int64]*putRow{}
 	for _, e := range t.events {
 		t.take(e)
 	}
@@ -145,7 +165,6 @@ func (t *trial) take(e event) {
 
 // index finds each row of the log, once.
 func (t *trial) index() {
-	t.at = map[int64]int{}
 	for at, r := range t.log.rows {
 		if r.dead {
 			continue
@@ -213,14 +232,10 @@ func (t *trial) claims() {
 // takeovers counts the opens that took the shard from another process that was not
 // done with it.
 func (t *trial) takeovers() {
-	epochs := make([]uint64, 0, len(t.epochs))
-	for e := range t.epochs {
-		epochs = append(epochs, e)
-	}
-	slices.Sort(epochs)
-	for i := 1; i < len(epochs); i++ {
-		was, is := t.epochs[epochs[i-1]], t.epochs[epochs[i]]
-		if was.process != is.process && (was.endedAt == 0 || was.endedAt > is.opened) {
+	opens := t.byEpoch()
+	for i := 1; i < len(opens); i++ {
+		old, next := opens[i-1], opens[i]
+		if old.process != next.process && (old.endedAt == 0 || old.endedAt > next.opened) {
 			t.tally.takeovers++
 		}
 	}
@@ -272,13 +287,8 @@ func (t *trial) recovered() {
 			t.fail("F01", "row %d was acknowledged by epoch %d, which had found %d rows", r.ordinal, r.open.epoch, r.open.bound)
 		}
 	}
-	bounds := make([]*openCall, 0, len(t.epochs))
-	for _, o := range t.epochs {
-		bounds = append(bounds, o)
-	}
-	slices.SortFunc(bounds, func(a, b *openCall) int { return cmp.Compare(a.epoch, b.epoch) })
 	// Epochs do not decrease along the log, so each bound parts lower from higher ones.
-	for _, o := range bounds {
+	for _, o := range t.byEpoch() {
 		if o.bound > uint64(len(t.log.rows)) {
 			t.fail("R13", "open %d found %d rows, the log has %d", o.number, o.bound, len(t.log.rows))
 			continue
@@ -334,14 +344,9 @@ func (t *trial) tombstones() {
 // log below the fence may be acknowledged at any time. But a row that was not yet
 // put when Open returned to another process, with a higher epoch, cannot be there.
 func (t *trial) afterFences() {
-	epochs := make([]*openCall, 0, len(t.epochs))
-	for _, o := range t.epochs {
-		epochs = append(epochs, o)
-	}
-	slices.SortFunc(epochs, func(a, b *openCall) int { return cmp.Compare(b.epoch, a.epoch) })
 	fencedSince := map[uint64]moment{} // epoch: when the first Open of a higher one returned
 	var first moment
-	for _, o := range epochs {
+	for _, o := range slices.Backward(t.byEpoch()) {
 		fencedSince[o.epoch] = first
 		first = least(first, o.opened)
 	}
@@ -371,22 +376,13 @@ func (t *trial) realTime() {
 		case acked:
 			for i := range int64(t.batches[e.First].Rows) {
 				r := t.rows[e.First+i]
-				at, ok := t.at[r.n]
-				if r.del {
-					at, ok = int(r.ordinal), r.ordinal >= 0
-				}
-				if ok && at > top {
+				if at, ok := t.place(r); ok && at > top {
 					top, who = at, r.n
 				}
 			}
 		case issued:
 			for n := e.First; n < e.First+int64(e.Rows); n++ {
-				r := t.rows[n]
-				at, ok := t.at[n]
-				if r.del {
-					at, ok = int(r.ordinal), r.ordinal >= 0
-				}
-				if ok && at <= top {
+				if at, ok := t.place(t.rows[n]); ok && at <= top {
 					t.fail("I3", "n=%d is row %d; it was put after n=%d had been acknowledged, which is row %d", n, at, who, top)
 				}
 			}
@@ -452,52 +448,4 @@ func (t *trial) snapshots() {
 			t.fail("reader", "a reader shows %d rows, row %d was acknowledged before it looked", e.Row, acks[i-1].end-1)
 		}
 	}
-}
-
-// tally counts what a fight was about.
-type tally struct {
-	rounds, opens, opened, takeovers int
-	kills, killsOpening, killsOpened int // by SIGKILL; while Open ran; before the first put
-	killsOwner, killsStopped         int // of the owner; of a stopped process
-	stops, stopsOwner, stopsPast     int // by SIGSTOP; of the owner; of the owner, past checkAfter
-	overslept                        int // stops in which another process took the shard
-	held, heldKills                  int // times that requests were held; and their sender killed
-	lostAnswers                      int // to puts
-	readerKills, readerStops         int
-	fencedWriters, fencedOpens       int
-	woken, afterFence                int // tickets that a fence woke; rows put after it
-	issued, acked, rows, recovered   int // rows
-	entries, dead, deadOfKilled      int // live entries; dead objects; those of killed processes
-	snapshots, refreshes, objects    int // looked at
-	losses                           int
-}
-
-func (a *tally) add(b tally) {
-	for _, f := range []struct{ to, from *int }{
-		{&a.rounds, &b.rounds}, {&a.opens, &b.opens}, {&a.opened, &b.opened}, {&a.takeovers, &b.takeovers},
-		{&a.kills, &b.kills}, {&a.killsOpening, &b.killsOpening}, {&a.killsOpened, &b.killsOpened},
-		{&a.killsOwner, &b.killsOwner}, {&a.killsStopped, &b.killsStopped},
-		{&a.stops, &b.stops}, {&a.stopsOwner, &b.stopsOwner}, {&a.stopsPast, &b.stopsPast}, {&a.overslept, &b.overslept},
-		{&a.held, &b.held}, {&a.lostAnswers, &b.lostAnswers}, {&a.heldKills, &b.heldKills}, {&a.readerKills, &b.readerKills}, {&a.readerStops, &b.readerStops},
-		{&a.fencedWriters, &b.fencedWriters}, {&a.fencedOpens, &b.fencedOpens}, {&a.woken, &b.woken}, {&a.afterFence, &b.afterFence},
-		{&a.issued, &b.issued}, {&a.acked, &b.acked}, {&a.rows, &b.rows}, {&a.recovered, &b.recovered},
-		{&a.entries, &b.entries}, {&a.dead, &b.dead}, {&a.deadOfKilled, &b.deadOfKilled},
-		{&a.snapshots, &b.snapshots}, {&a.refreshes, &b.refreshes}, {&a.objects, &b.objects}, {&a.losses, &b.losses},
-	} {
-		*f.to += *f.from
-	}
-}
-
-func (a tally) String() string {
-	return strings.Join([]string{
-		fmt.Sprintf("%d rounds; kills: %d (owner %d, in Open %d, right after it %d, stopped %d, with requests held %d), readers %d",
-			a.rounds, a.kills, a.killsOwner, a.killsOpening, a.killsOpened, a.killsStopped, a.heldKills, a.readerKills),
-		fmt.Sprintf("stops: %d (owner %d, past %v %d, meanwhile replaced %d), readers %d; requests held %d times, answers lost %d",
-			a.stops, a.stopsOwner, checkAfter, a.stopsPast, a.overslept, a.readerStops, a.held, a.lostAnswers),
-		fmt.Sprintf("opens: %d, returned %d, took over %d, fenced %d; writers fenced %d, tickets woken by that %d, rows put after it %d",
-			a.opens, a.opened, a.takeovers, a.fencedOpens, a.fencedWriters, a.woken, a.afterFence),
-		fmt.Sprintf("rows: issued %d, acknowledged %d, in the log %d, found by opens %d; entries %d, dead objects %d (%d of killed processes)",
-			a.issued, a.acked, a.rows, a.recovered, a.entries, a.dead, a.deadOfKilled),
-		fmt.Sprintf("snapshots %d, of these by readers %d; objects watched %d; losses %d", a.snapshots, a.refreshes, a.objects, a.losses),
-	}, "\n")
 }
