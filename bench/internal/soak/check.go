@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -116,12 +117,7 @@ func (m *model) checkRange(ctx context.Context, s snapshot) error {
 		return violated("range over %d rows: %v", m.bound, err)
 	}
 	want := slices.Clone(m.live)
-	slices.SortFunc(want, func(a, b placed) int {
-		if a.n < b.n {
-			return -1
-		}
-		return 1 // no two are equal
-	})
+	slices.SortFunc(want, func(a, b placed) int { return cmp.Compare(a.n, b.n) })
 	return m.compare("range", r, want, func(placed) {})
 }
 

@@ -1,6 +1,8 @@
 package soak
 
 import (
+	"slices"
+
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/objstore/faultstore"
 )
@@ -20,10 +22,5 @@ func Faults() []faultstore.Rule {
 
 // truncates reports whether gets may be cut short.
 func truncates(rules []faultstore.Rule) bool {
-	for _, r := range rules {
-		if r.Truncate > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rules, func(r faultstore.Rule) bool { return r.Truncate > 0 })
 }
