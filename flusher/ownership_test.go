@@ -142,6 +142,36 @@ func TestF12_TheProofIsAsOldAsItsRequest(t *testing.T) {
 	})
 }
 
+// TestF12_ACheckDoesNotProveWhatWasInFlight has a put be under way when a check is
+// sent, and land before its late reply: a successor's fence may have come and gone
+// in between.
+func TestF12_ACheckDoesNotProveWhatWasInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(c *Config) { c.FlushBytes = 1 })
+		replies, asked := r.checks()
+		g := r.store.hold()
+		r.put(1)
+		synctest.Wait() // or both would be one entry
+		r.put(1)
+		time.Sleep(31 * time.Second)
+		g.open(2)
+		if n := asked(); n != 1 {
+			t.Fatalf("%d checks after a stalled put", n)
+		}
+		time.Sleep(31 * time.Second)
+		g.open(3)
+		synctest.Wait()
+		replies <- nil
+		r.wantDurable(1)
+		if n := asked(); n != 2 {
+			t.Fatalf("%d checks, want one more for what was in flight", n)
+		}
+		replies <- nil
+		r.wantDurable(2)
+		r.wantAlive()
+	})
+}
+
 // TestF12_ASlowPutProvesForWhenItWasSent has a put be slow, but not so slow that
 // it needs a check itself.
 func TestF12_ASlowPutProvesForWhenItWasSent(t *testing.T) {

@@ -148,6 +148,30 @@ func TestP20_GarbageConfirmsNothing(t *testing.T) {
 	}
 }
 
+// The first version of a shard that is not new any more: its number was recycled, so
+// the put succeeds, and proves nothing.
+func TestP20_FirstVersionInARecycledPlace(t *testing.T) {
+	for _, recycled := range []uint64{1, 2} {
+		w := newWorld(t)
+		a := w.log()
+		own := w.claim(a).Owner()
+		for v := 2; v < 5; v++ {
+			w.update(a, own, fmt.Sprint(v))
+		}
+		for v := range recycled {
+			w.delete(v + 1)
+		}
+		first, err := next(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Commit(t.Context(), nil, first)
+		if !errors.Is(err, ErrConflict) {
+			t.Errorf("%d recycled: %v, want ErrConflict", recycled, err)
+		}
+	}
+}
+
 // A late reply costs a List; a commit that is where it belongs counts, also when
 // others have built on it.
 func TestLateReplyIsConfirmed(t *testing.T) {

@@ -9,13 +9,22 @@ import (
 	"github.com/memwal/memwal-go/objstore/faultstore"
 )
 
-// explained fails the run for an error that nothing in it explains.
-func (r *run) explained(io *link, op string, err error, also ...error) {
+// explained fails the run for an error that nothing in it explains. rival says whether
+// somebody has claimed the shard whom the caller must give way to.
+func (r *run) explained(io *link, rival bool, op string, err error, also ...error) {
 	if errors.Is(err, memwal.ErrFenced) {
 		r.met["fenced calls"]++
 	}
-	for _, ok := range append(also, memwal.ErrFenced, memwal.ErrSealed, memwal.ErrAborted, memwal.ErrClosed,
-		context.Canceled, context.DeadlineExceeded, faultstore.ErrInjected, objstore.ErrAmbiguous) {
+	if rival {
+		also = append(also, memwal.ErrFenced)
+	}
+	if r.oracle.wasSealed() {
+		also = append(also, memwal.ErrSealed)
+	}
+	if io.ended {
+		also = append(also, memwal.ErrAborted, memwal.ErrClosed, context.Canceled)
+	}
+	for _, ok := range append(also, context.DeadlineExceeded, faultstore.ErrInjected, objstore.ErrAmbiguous) {
 		if errors.Is(err, ok) {
 			return
 		}

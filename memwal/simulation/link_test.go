@@ -23,6 +23,7 @@ type link struct {
 	name   string
 	lies   bool        // it may be told what is not so: errors need no explanation
 	killed atomic.Bool // a request ended the process
+	ended  bool        // the process was, or closes its writer
 }
 
 // lie is a fault that breaks the contract of a store. Nothing may be lost by it,
@@ -122,7 +123,7 @@ func (r *run) lie(l *link, rng *rand.Rand) {
 	rule := faultstore.Rule{Chance: 0.05, Count: -1}
 	switch r.lies {
 	case lieAbsent:
-		rule.Ops, rule.Before = gets, faultstore.Status(http.StatusNotFound)
+		rule.Ops, rule.Before = []objstore.Op{objstore.OpGet, objstore.OpHead}, faultstore.Status(http.StatusNotFound)
 	case lieExists:
 		rule.Ops, rule.Before = puts, faultstore.Status(http.StatusPreconditionFailed)
 	case lieTruncate:
@@ -138,16 +139,29 @@ func (r *run) lie(l *link, rng *rand.Rand) {
 // plainLink is a way without faults, which writes the trace.
 func (r *run) plainLink(name string, seed uint64) *link {
 	l := &link{Store: faultstore.New(unclosed{r.disk}, seed), name: name}
+	r.watch(l)
+	r.links = append(r.links, l)
+	return l
+}
+
+// watch lets the trace and the oracle know what is applied over a link.
+func (r *run) watch(l *link) {
 	l.Add(faultstore.Rule{Count: -1, OnApplied: func(q faultstore.Request) {
-		r.trace.add("%s: %s %s: %s", name, q.Op, shortKey(q.Key), short(q.Err))
+		r.trace.add("%s: %s %s: %s", l.name, q.Op, shortKey(q.Key), short(q.Err))
 		if q.Op == objstore.OpPutIfAbsent && q.Err == nil {
-			if err := r.oracle.landed(q.Key); err != nil {
+			if err := r.oracle.landed(q.Key, l); err != nil {
 				panic(err) // it was made a moment ago
 			}
 		}
 	}})
-	r.links = append(r.links, l)
-	return l
+}
+
+// heal ends the faults of all links. What waits goes on waiting.
+func (r *run) heal() {
+	for _, l := range r.links {
+		l.Clear()
+		r.watch(l)
+	}
 }
 
 // connectUnusable gives a way to the store that ignores the condition of puts.

@@ -24,11 +24,14 @@ type oracle struct {
 	mu      sync.Mutex
 	entries []logEntry        // by position, from 1
 	claimed uint64            // the highest epoch in a manifest
+	by      map[uint64]*link  // whose claim an epoch is
+	sealed  bool              // a manifest was of a sealed shard
 	beaten  map[uint64]uint64 // by epoch whose fence stood: the highest one claimed by then, if higher
 	rows    []row             // of the live ones: the shard's history, by ordinal
 	epochs  []uint64          // of their entries
 
 	issued map[int64]issue // by n
+	buried map[int64]int   // by id: deletions that were put, less those in the history
 	seen   map[int64]bool  // n that are in the history
 	last   map[int]int64   // the last n in it, by incarnation
 	acked  map[uint64]ack  // by ordinal
@@ -59,7 +62,7 @@ type ack struct {
 
 func newOracle(disk objstore.Store) *oracle {
 	return &oracle{
-		disk: disk, issued: map[int64]issue{}, seen: map[int64]bool{}, last: map[int]int64{},
+		disk: disk, by: map[uint64]*link{}, buried: map[int64]int{}, issued: map[int64]issue{}, seen: map[int64]bool{}, last: map[int]int64{},
 		acked: map[uint64]ack{}, floors: map[uint64]uint64{0: 0}, beaten: map[uint64]uint64{},
 	}
 }
@@ -134,8 +137,11 @@ func (o *oracle) take(pos uint64, data []byte) error {
 func (o *oracle) add(r row, epoch uint64) error {
 	at := len(o.rows)
 	o.rows, o.epochs = append(o.rows, r), append(o.epochs, epoch)
-	if r.dead {
-		return nil // it has the key only
+	if r.dead { // it has the key only
+		if o.buried[r.id]--; o.buried[r.id] < 0 {
+			return fmt.Errorf("row %d is a deletion of %d, which was deleted less often", at, r.id)
+		}
+		return nil
 	}
 	put, ok := o.issued[r.n]
 	switch {
@@ -188,8 +194,8 @@ func (o *oracle) floorsFor(durable, above uint64) []wal.Tuple {
 	return found
 }
 
-// landed takes in that an object was created.
-func (o *oracle) landed(key string) error {
+// landed takes in that an object was created over a link.
+func (o *oracle) landed(key string, by *link) error {
 	data, err := o.disk.Get(context.Background(), key)
 	if err != nil {
 		return nil // and is gone again
@@ -202,7 +208,10 @@ func (o *oracle) landed(key string) error {
 		if err != nil {
 			return err
 		}
-		o.claimed = max(o.claimed, m.Epoch)
+		if m.Epoch > o.claimed {
+			o.claimed, o.by[m.Epoch] = m.Epoch, by
+		}
+		o.sealed = o.sealed || m.Status == manifest.Sealed
 	case strings.HasPrefix(key, walDir):
 		h, err := wal.DecodeHeader(data)
 		if err != nil {
@@ -213,6 +222,32 @@ func (o *oracle) landed(key string) error {
 		}
 	}
 	return nil
+}
+
+// rivalOf says whether somebody has claimed the shard after epoch, other than by own,
+// which may be nil.
+func (o *oracle) rivalOf(epoch uint64, own *link) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for e, by := range o.by {
+		if e > epoch && (own == nil || by != own) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastClaim is the highest epoch that was claimed.
+func (o *oracle) lastClaim() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.claimed
+}
+
+func (o *oracle) wasSealed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sealed
 }
 
 // checkClaim is called when an open has returned: nobody had claimed the shard after

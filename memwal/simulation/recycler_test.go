@@ -43,7 +43,7 @@ func (r *run) stepRecycler() {
 			r.met.add(done)
 			r.trace.add("J: %s", short(err))
 			if err != nil {
-				r.explained(io, "recycle", err)
+				r.explained(io, false, "recycle", err)
 			}
 		}
 	})

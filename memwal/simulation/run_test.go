@@ -64,6 +64,7 @@ type run struct {
 
 	replies chan reply
 	calls   int   // made so far
+	running int   // of these, those that have not come back
 	nextN   int64 // of the next row
 	opens   int   // incarnations so far
 }
@@ -181,6 +182,7 @@ func (r *run) must(err error) {
 // by settle once it is over.
 func (r *run) call(do func() (take func())) {
 	r.calls++
+	r.running++
 	id := r.calls
 	go func() {
 		take := do()
@@ -199,6 +201,7 @@ func (r *run) settle() {
 		}
 		slices.SortFunc(came, func(a, b reply) int { return cmp.Compare(a.call, b.call) })
 		for _, c := range came {
+			r.running--
 			r.must(r.oracle.look())
 			c.take()
 		}
@@ -299,11 +302,14 @@ func (r *run) release(io *link, most int) {
 func (r *run) finish() {
 	r.trace.end()
 	r.ending = true
+	if r.failed == "" && r.rand.IntN(2) == 0 {
+		r.calm()
+	}
 	for _, w := range r.writers {
 		r.crash(w)
 	}
+	r.heal()
 	for _, l := range r.links {
-		l.Clear()
 		l.ReleaseAll()
 	}
 	for range 30 { // calls under way end, those of the recycler and of readers by themselves
@@ -321,6 +327,43 @@ func (r *run) finish() {
 		r.reopen()
 	}
 	r.settle()
+}
+
+// calm ends all faults and lets everybody who is alive go on: then every call comes
+// back, and every put has an outcome. Whoever is stuck would be so for ever.
+func (r *run) calm() {
+	for _, p := range r.writers {
+		if p.io.killed.Load() {
+			r.crash(p)
+		}
+	}
+	r.heal()
+	let := func() {
+		for range 30 {
+			r.settle()
+			for _, l := range r.links {
+				l.ReleaseAll()
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		r.settle()
+	}
+	let()
+	for _, p := range r.writers {
+		if p.w != nil && r.failed == "" {
+			r.put(p)
+			r.met["puts in peace"]++
+		}
+	}
+	let()
+	if r.running > 0 {
+		r.fail("%d calls have not come back, hours after the last fault", r.running)
+	}
+	for _, p := range r.writers {
+		if len(p.tickets) > 0 {
+			r.fail("%s.%d: %d puts have no outcome, hours after the last fault", p.name, p.run, len(p.tickets))
+		}
+	}
 }
 
 // reopen opens the shard twice more: it has what the oracle has, and opening

@@ -31,7 +31,7 @@ func defaultSeeds() int {
 
 // required lists what the runs have to meet to be worth anything.
 var required = []string{
-	"opens", "takeovers", "opens that replayed rows", "rows recovered", "rows acknowledged", "fenced calls", "dead entries",
+	"opens", "takeovers", "opens that replayed rows", "rows recovered", "rows acknowledged", "puts in peace", "fenced calls", "dead entries",
 	"entries put again", "ownership checks", "kills at a request", "snapshots", "refreshes with news", "readers cut off",
 	"recycled entries", "recycled fences", "recycled dead entries", "recycled manifests",
 	"fault after", "fault delay", "fault duplicate", "fault late", "fault truncate", "fault ignore-condition",

@@ -113,7 +113,7 @@ func (r *run) aside(p *writer) *link {
 
 // async makes a call over io whose ending only its error matters of.
 func (r *run) async(p *writer, io *link, op string, do func(context.Context) error, also ...error) {
-	name, ctx := fmt.Sprintf("%s.%d", p.name, p.run), p.ctx
+	name, ctx, epoch := fmt.Sprintf("%s.%d", p.name, p.run), p.ctx, p.epoch
 	if ctx == nil {
 		ctx = r.ctx
 	}
@@ -123,7 +123,7 @@ func (r *run) async(p *writer, io *link, op string, do func(context.Context) err
 		return func() {
 			r.trace.add("%s %s: %s", name, op, short(err))
 			if err != nil {
-				r.explained(io, op, err, also...)
+				r.explained(io, r.oracle.rivalOf(epoch, io), op, err, also...)
 			}
 		}
 	})
@@ -139,6 +139,7 @@ func (r *run) open(p *writer) {
 	}
 	p.ctx, p.cancel = context.WithCancel(r.ctx)
 	ctx := p.ctx
+	before := r.oracle.lastClaim()
 	r.trace.add("%s.%d opens", p.name, run)
 	r.call(func() func() {
 		w, err := memwal.Open(ctx, io, shard, tableSchema, &o)
@@ -149,7 +150,7 @@ func (r *run) open(p *writer) {
 			}
 			switch {
 			case err != nil:
-				r.explained(io, "open", err)
+				r.explained(io, r.oracle.rivalOf(before, io), "open", err)
 			case p.run != run || p.io != io: // crashed meanwhile
 				_ = w.Abort()
 			default:
@@ -193,7 +194,7 @@ func (r *run) checkOpened(p *writer) {
 	}
 	s, err := p.w.Snapshot()
 	if err != nil {
-		r.explained(p.io, "snapshot", err)
+		r.explained(p.io, r.oracle.rivalOf(p.epoch, nil), "snapshot", err)
 		return
 	}
 	defer s.Close()
@@ -229,6 +230,9 @@ func (r *run) crashes(p *writer) int {
 // crash ends p without a word. Its puts on the wire may land at any time.
 func (r *run) crash(p *writer) {
 	r.trace.add("%s.%d crashes", p.name, p.run)
+	for _, l := range append(p.sides, p.io) {
+		l.ended = true
+	}
 	if p.cancel != nil {
 		p.cancel()
 	}
@@ -245,6 +249,7 @@ func (r *run) crash(p *writer) {
 
 func (r *run) close(p *writer) {
 	io := p.io
+	io.ended = true
 	p.io, p.sides = r.connect(p.name), append(p.sides, io)
 	r.drop(p, func(w *memwal.Writer) {
 		r.async(p, io, "close", func(ctx context.Context) error { return w.Close(ctx) })
@@ -293,6 +298,9 @@ func (r *run) put(p *writer) {
 		}
 		r.nextN++
 		r.oracle.issued[x.n] = issue{x, p.run}
+		if dead {
+			r.oracle.buried[x.id]++
+		}
 		rows = append(rows, x)
 	}
 	put := p.w.PutAsync
@@ -304,9 +312,12 @@ func (r *run) put(p *writer) {
 	t, err := put(r.ctx, rec)
 	r.trace.add("%s.%d puts %v: %s", p.name, p.run, rows, short(err))
 	if err != nil {
-		r.explained(p.io, "put", err)
-		for _, x := range rows {
-			delete(r.oracle.issued, x.n) // it was refused: it must never be found
+		r.explained(p.io, r.oracle.rivalOf(p.epoch, nil), "put", err)
+		for _, x := range rows { // it was refused: it must never be found
+			delete(r.oracle.issued, x.n)
+			if x.dead {
+				r.oracle.buried[x.id]--
+			}
 		}
 		r.crash(p) // as a service would, to start again
 		return
@@ -324,7 +335,7 @@ func (r *run) collect(p *writer) {
 			return false
 		}
 		if err := t.Err(); err != nil {
-			r.explained(t.io, "put", err)
+			r.explained(t.io, r.oracle.rivalOf(t.epoch, nil), "put", err)
 			return true
 		}
 		r.trace.add("%s.%d: rows %d+%d are acknowledged", p.name, p.run, t.FirstRow(), len(t.rows))
@@ -339,7 +350,7 @@ func (r *run) collect(p *writer) {
 func (r *run) read(p *writer) {
 	s, err := p.w.Snapshot()
 	if err != nil {
-		r.explained(p.io, "snapshot", err)
+		r.explained(p.io, r.oracle.rivalOf(p.epoch, nil), "snapshot", err)
 		return
 	}
 	r.must(r.oracle.checkSnapshot(s, p.first, r.keyed))
