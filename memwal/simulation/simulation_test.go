@@ -101,12 +101,11 @@ func simulateAll(t *testing.T, n int) counts {
 						return
 					}
 					out := simulate(t, *firstSeed+uint64(i))
-					if n == 1 {
-						t.Log("\n" + out.trace.String())
+					if n == 1 && out.failure == "" {
+						t.Logf("\n%v%s", out.trace, out.log)
 					}
 					if out.failure != "" {
-						t.Errorf("%s\nseed %d: %s\nreplay it with -run TestSimulation -seed %d -seeds 1",
-							out.trace, out.seed, out.failure, out.seed)
+						t.Errorf("\n%v", out.report("TestSimulation$"))
 						next.Store(int64(n))
 						return
 					}
