@@ -149,8 +149,9 @@
 // -faults injects what a store may do to its users, on the way of each process:
 // failures before and after a request was applied, delays, duplicates, puts that
 // land late, listings out of order and with doubles, and, which no store should do,
-// bodies cut short. -fault-script adds rules of a file, one a line, in the words
-// of faultstore.ParseScript, which are also those that are printed:
+// bodies cut short. Requests of a process that is stalled or killed count as "hold"
+// and "late", also without -faults. -fault-script adds rules of a file, one a line,
+// in the words of faultstore.ParseScript, which are also those that are printed:
 //
 //	op=put-if-absent key=_mem_wal/*/wal/* chance=0.1 count=always after=500
 //	op=get,list chance=0.05 count=always delay=2s

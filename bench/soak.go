@@ -38,6 +38,8 @@ type soakFigures struct {
 	PeakRSSMB float64                      `json:"peak_rss_mb"`
 	Options   map[string]any               `json:"options"`
 	Error     string                       `json:"error,omitempty"` // why it ended early
+
+	failed bool // by a round
 }
 
 // runSoak is the program with -soak.
@@ -70,7 +72,8 @@ func runSoak(ctx context.Context, c *config, stdout, stderr io.Writer) (err erro
 		Store: store, Duration: c.Soak, Seed: seed, Writers: c.Writers, Readers: c.Read, Faults: rules, Options: c.soakOptions(),
 		Done: func(f soak.Figures) { fmt.Fprintln(out, soakRound(f)) },
 	})
-	switch failure, failed := errors.AsType[*soak.Failure](err); {
+	failure, failed := errors.AsType[*soak.Failure](err)
+	switch {
 	case failed && store.lasting:
 		err = fmt.Errorf("%w\nthe shard's objects are left in the store", err)
 	case failed:
@@ -78,7 +81,7 @@ func runSoak(ctx context.Context, c *config, stdout, stderr io.Writer) (err erro
 	case err == nil && ctx.Err() != nil:
 		err = errSoakInterrupted
 	}
-	f := soakFigures{Figures: figures, Requests: requestsByKind(store.counters.Snapshot()), PeakRSSMB: float64(peakMemory()) / 1e6, Options: c.opts}
+	f := soakFigures{Figures: figures, Requests: requestsByKind(store.counters.Snapshot()), PeakRSSMB: float64(peakMemory()) / 1e6, Options: c.opts, failed: failed}
 	if err = errors.Join(err, store.Close()); err != nil {
 		f.Error = err.Error()
 	}
@@ -161,7 +164,11 @@ func (f *soakFigures) print(w io.Writer) {
 	line("readers", "%s opened, %s refreshes", n(f.Readers), n(f.Refreshes))
 	line("rows", "%s issued, %s acknowledged, %s found at the end of the rounds, %s by all opens", n(f.RowsIssued), n(f.RowsAcknowledged), n(f.RowsFound), n(f.RowsRecovered))
 	line("checked", "%s rows in %s snapshots", n(f.RowsChecked), n(f.Snapshots))
-	line("losses", "%s", n(f.Losses))
+	if f.failed {
+		line("losses", "%s acknowledged rows; the last round failed, see the error", n(f.Losses))
+	} else {
+		line("losses", "%s", n(f.Losses))
+	}
 	line("injected", "%s", listed(f.Faults))
 	requests := map[string]int64{}
 	for op, v := range f.Requests {

@@ -22,14 +22,17 @@
 //   - no error is returned that nothing in the run explains
 //   - the same seed gives the same trace
 //
-// Recycling is not a part of the library yet. The recycler here does by the rules
-// of docs/protocol.md what it will do, so that everything else is tried against
-// emptied positions from the start.
+// Recycling is not a part of the library yet. The recycler here does what it will do,
+// so that everything else is tried against emptied positions from the start. It
+// deletes below the floor only, after it has put a boundary marker: live entries at
+// once; fences that are older than FenceRetention; dead entries when they and the
+// first fence above them are; manifests that are as old, oldest first, never the newest.
 //
 //	go test ./memwal/simulation                           # some thousand seeds
 //	go test ./memwal/simulation -seeds 100000             # more
-//	go test ./memwal/simulation -seed 4711 -seeds 1 -v    # one, with its trace
+//	go test ./memwal/simulation -run TestSimulation -seed 4711 -seeds 1 -v    # one, with its trace
 //	go test -tags faults ./memwal/simulation -run Switch  # how soon each fault is found
 //
-// A seed that fails prints itself and its trace.
+// A seed that fails prints its trace, the log that it has come to, what is wrong, and
+// the command that replays it. Read it from its end.
 package simulation

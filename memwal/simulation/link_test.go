@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 type link struct {
 	*faultstore.Store
 	name   string
+	run    atomic.Int64 // number of the open that uses it; 0: none yet
+	trace  *trace
 	lies   bool        // it may be told what is not so: errors need no explanation
 	killed atomic.Bool // a request ended the process
 	ended  bool        // the process was, or closes its writer
@@ -138,7 +141,7 @@ func (r *run) lie(l *link, rng *rand.Rand) {
 
 // plainLink is a way without faults, which writes the trace.
 func (r *run) plainLink(name string, seed uint64) *link {
-	l := &link{Store: faultstore.New(unclosed{r.disk}, seed), name: name}
+	l := &link{Store: faultstore.New(unclosed{r.disk}, seed), name: name, trace: &r.trace}
 	r.watch(l)
 	r.links = append(r.links, l)
 	return l
@@ -146,9 +149,17 @@ func (r *run) plainLink(name string, seed uint64) *link {
 
 // watch lets the trace and the oracle know what is applied over a link.
 func (r *run) watch(l *link) {
-	l.Add(faultstore.Rule{Count: -1, OnApplied: func(q faultstore.Request) {
-		r.trace.add("%s: %s %s: %s", l.name, q.Op, shortKey(q.Key), short(q.Err))
-		if q.Op == objstore.OpPutIfAbsent && q.Err == nil {
+	var senders sync.Map // by number of the request: somebody else may use l when it is applied
+	l.Add(faultstore.Rule{Count: -1, OnRequest: func(q faultstore.Request) {
+		senders.Store(q.Seq, l.sender())
+	}, OnApplied: func(q faultstore.Request) {
+		sender, _ := senders.LoadAndDelete(q.Seq)
+		put, content := q.Op == objstore.OpPutIfAbsent && q.Err == nil, ""
+		if put {
+			content = r.content(q.Key)
+		}
+		r.trace.add("%v: %s %s: %s%s", sender, q.Op, shortKey(q.Key), short(q.Err), content)
+		if put {
 			if err := r.oracle.landed(q.Key, l); err != nil {
 				panic(err) // it was made a moment ago
 			}

@@ -42,6 +42,7 @@ type oracle struct {
 
 // logEntry is an object that was found at a position when it was the log's end.
 type logEntry struct {
+	epoch uint64
 	putID wal.PutID
 	fence bool
 	live  bool
@@ -129,7 +130,7 @@ func (o *oracle) take(pos uint64, data []byte) error {
 			t.Generation = h.Generation
 		}
 	}
-	o.entries = append(o.entries, logEntry{h.PutID, h.Fence, live, t})
+	o.entries = append(o.entries, logEntry{h.Epoch, h.PutID, h.Fence, live, t})
 	return nil
 }
 

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +35,19 @@ type outcome struct {
 	seed    uint64
 	failure string // "": none
 	trace   *trace
+	log     string
 	met     counts
+}
+
+// report is all that there is to say about a run that failed. What matters most
+// comes last, where a terminal shows it.
+func (o outcome) report(test string) string {
+	tags := ""
+	if strings.HasPrefix(test, "TestSwitches") {
+		tags = "-tags faults "
+	}
+	return fmt.Sprintf("%v%s\nseed %d FAILED: %s\nreplay it: go test %s./memwal/simulation -run '%s' -seed %d -seeds 1 -v",
+		o.trace, o.log, o.seed, o.failure, tags, test, o.seed)
 }
 
 // run is one run. Its fields belong to its own goroutine; what calls come back
@@ -78,6 +92,12 @@ type reply struct {
 
 // simulate makes the run of a seed.
 func simulate(t *testing.T, seed uint64) (out outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(os.Stderr, "seed %d panics\n", seed)
+			panic(p)
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRun(t.Context(), seed)
 		for range steps {
@@ -91,7 +111,7 @@ func simulate(t *testing.T, seed uint64) (out outcome) {
 			l.count(r.met)
 		}
 		r.met["dead entries"] += r.oracle.dead()
-		out = outcome{seed, r.failed, &r.trace, r.met}
+		out = outcome{seed, r.failed, &r.trace, r.oracle.log(), r.met}
 	})
 	return out
 }
@@ -195,6 +215,7 @@ func (r *run) call(do func() (take func())) {
 func (r *run) settle() {
 	for {
 		synctest.Wait()
+		r.trace.settled()
 		var came []reply
 		for len(r.replies) > 0 {
 			came = append(came, <-r.replies)
@@ -292,6 +313,7 @@ func (r *run) release(io *link, most int) {
 			return
 		}
 		synctest.Wait()
+		r.trace.settled()
 		if io.killed.Load() {
 			return
 		}
@@ -300,6 +322,7 @@ func (r *run) release(io *link, most int) {
 
 // finish lets go of everything, and then opens the shard again, in peace.
 func (r *run) finish() {
+	r.trace.add("all is let go, faults are over; then the shard is opened twice more")
 	r.trace.end()
 	r.ending = true
 	if r.failed == "" && r.rand.IntN(2) == 0 {

@@ -91,13 +91,12 @@ func TestSimulation(t *testing.T) {
 func simulateAll(t *testing.T, n int) counts {
 	met := counts{}
 	eachSeed(t, n, func(t *testing.T, out outcome) (goOn bool) {
-		if n == 1 {
-			t.Log("\n" + out.trace.String())
-		}
 		if out.failure != "" {
-			t.Errorf("%s\nseed %d: %s\nreplay it with -run TestSimulation -seed %d -seeds 1",
-				out.trace, out.seed, out.failure, out.seed)
+			t.Errorf("\n%v", out.report("TestSimulation$"))
 			return false
+		}
+		if n == 1 {
+			t.Logf("\n%v%s", out.trace, out.log)
 		}
 		met.add(out.met)
 		return true

@@ -34,7 +34,12 @@ func TestSwitches(t *testing.T) {
 				t.Errorf("not found within %d seeds", bound)
 				return
 			}
-			t.Logf("found by seed %d: %s", found.seed, found.failure)
+			if *seedsFlag == 1 {
+				t.Logf("\n%v", found.report("TestSwitches/"+name+"$"))
+				return
+			}
+			t.Logf("found by seed %d: %s\nits trace: go test -tags faults ./memwal/simulation -run 'TestSwitches/%s$' -seed %d -seeds 1 -v",
+				found.seed, found.failure, name, found.seed)
 		})
 	}
 }

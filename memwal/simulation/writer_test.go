@@ -107,6 +107,7 @@ func (r *run) stepWriter(p *writer) {
 // aside connects a call of p that goes on beside others.
 func (r *run) aside(p *writer) *link {
 	io := r.connect(p.name)
+	io.run.Store(int64(max(0, p.run)))
 	p.sides = append(p.sides, io)
 	return io
 }
@@ -134,6 +135,7 @@ func (r *run) open(p *writer) {
 	r.opens++
 	p.run = r.opens
 	run, io, o := p.run, p.io, r.base
+	io.run.Store(int64(run))
 	if o.MaxInFlight = 1 + r.rand.IntN(o.MaxInFlight); r.rand.IntN(3) == 0 {
 		o.MaxInFlight = 1
 	}

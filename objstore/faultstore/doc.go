@@ -20,7 +20,12 @@
 // Rules can be written as text, for command lines and reports of bugs: see
 // [ParseScript] and [Rule.String]. [Chaos] has rules for everything that a store
 // may do and still keep its contract. [Store.Injected] tells what has really
-// happened.
+// happened: look at it, since a rule that matches nothing says nothing.
+//
+// A shard of memwal keeps its log below _mem_wal/<uuid>/wal/: _mem_wal/*/wal/* is
+// the pattern of its entries (the first put of each open is a fence), and
+// _mem_wal/*/manifest/* that of its claims. memwal repeats what fails by itself;
+// give other programs this store in objstore.WithRetry, as the example does.
 //
 // # Requests that outlive their callers
 //

@@ -2,9 +2,11 @@ package faultstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/objstore/faultstore"
@@ -66,6 +68,27 @@ func ExampleRule_hook() {
 		_, _ = faults.PutIfAbsent(context.Background(), key, nil)
 	}
 	// Output: kill -9 after log/2
+}
+
+// A process dies while a put is on its way, and the put lands after others.
+func ExampleRule_late() {
+	disk := objstore.NewMemory()
+	faults := faultstore.New(disk, 1) // what the process uses that dies
+	faults.Add(faultstore.Rule{Key: "log/2", Late: 10 * time.Millisecond})
+
+	ctx := context.Background()
+	_, err := faults.PutIfAbsent(ctx, "log/2", nil) // whose answer is unknown: stop using faults here
+	fmt.Println(errors.Is(err, objstore.ErrAmbiguous))
+	_, err = disk.Head(ctx, "log/2") // its successor uses disk
+	fmt.Println(errors.Is(err, objstore.ErrNotExist))
+
+	faults.Wait() // until it has arrived; it counts if its place was still empty
+	_, err = disk.Head(ctx, "log/2")
+	fmt.Println(err, faults.Injected())
+	// Output:
+	// true
+	// true
+	// <nil> map[late:1]
 }
 
 // Everything that a correct store may do, at a rate, for a program that

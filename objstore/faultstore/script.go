@@ -18,8 +18,8 @@ import (
 // command lines and reports of bugs. A rule is made of words, with spaces in between; what
 // follows a # at the start of a word, up to the end of the line, is a comment:
 //
-//	# the third put of an entry is applied, but its reply is lost
-//	op=put-if-absent key=*/wal/* skip=2 after=500
+//	# the third put into the log of a shard is applied, but its reply is lost
+//	op=put-if-absent key=_mem_wal/*/wal/* skip=2 after=500
 //	op=get,list chance=0.01 count=always before=503
 //	op=list count=always shuffle
 //
