@@ -15,6 +15,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/memwal/memwal-go/internal/manifest"
 	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/memtable"
@@ -159,6 +160,11 @@ func checkHeld(t testing.TB, a *ahead) {
 func TestR10_DecodingComesBeforeMoreRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuilder(t)
+		fields := userSchema.Fields()
+		for i := range 10 { // of nulls, which compress to next to nothing
+			fields = append(fields, arrow.Field{Name: fmt.Sprintf("empty %d", i), Type: arrow.PrimitiveTypes.Float64, Nullable: true})
+		}
+		b.schema = storageOf(t, arrow.NewSchema(fields, nil), nil).Schema
 		b.encode.Compression = wal.CompressionZstd
 		for range 60 {
 			b.data(2000)
@@ -168,7 +174,12 @@ func TestR10_DecodingComesBeforeMoreRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := b.config()
-		cfg.Budget, cfg.Fetches = 4*(int64(len(data))+wal.Expansion(data, wal.DecodeOptions{})), 3
+		size, grows := int64(len(data)), wal.Expansion(data, wal.DecodeOptions{})
+		// Room for three, and for many requests, but not for decoding one more.
+		cfg.Budget, cfg.Fetches = 3*(size+grows)+grows-1, 3
+		if grows < 8*size {
+			t.Fatalf("an object of %d bytes grows by %d only", size, grows)
+		}
 		// One answer at a time: in a crowd, requests are sent while the decoders are busy.
 		store := faultstore.New(b.store, 1)
 		store.Add(faultstore.Rule{Count: -1, Park: true})
