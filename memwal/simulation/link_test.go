@@ -154,16 +154,14 @@ func (r *run) watch(l *link) {
 		senders.Store(q.Seq, l.sender())
 	}, OnApplied: func(q faultstore.Request) {
 		sender, _ := senders.LoadAndDelete(q.Seq)
-		put, content := q.Op == objstore.OpPutIfAbsent && q.Err == nil, ""
-		if put {
-			content = r.content(q.Key)
-		}
-		r.trace.add("%v: %s %s: %s%s", sender, q.Op, shortKey(q.Key), short(q.Err), content)
-		if put {
-			if err := r.oracle.landed(q.Key, l); err != nil {
+		content := ""
+		if q.Op == objstore.OpPutIfAbsent && q.Err == nil {
+			var err error
+			if content, err = r.oracle.landed(q.Key, l); err != nil {
 				panic(err) // it was made a moment ago
 			}
 		}
+		r.trace.add("%v: %s %s: %s%s", sender, q.Op, shortKey(q.Key), short(q.Err), content)
 	}})
 }
 

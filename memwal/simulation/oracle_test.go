@@ -195,11 +195,11 @@ func (o *oracle) floorsFor(durable, above uint64) []wal.Tuple {
 	return found
 }
 
-// landed takes in that an object was created over a link.
-func (o *oracle) landed(key string, by *link) error {
+// landed takes in that an object was created over a link, and says what is in it.
+func (o *oracle) landed(key string, by *link) (content string, err error) {
 	data, err := o.disk.Get(context.Background(), key)
 	if err != nil {
-		return nil // and is gone again
+		return "", nil // and is gone again
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -207,22 +207,27 @@ func (o *oracle) landed(key string, by *link) error {
 	case strings.HasPrefix(key, manifestDir):
 		m, err := manifest.Decode(data)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if m.Epoch > o.claimed {
 			o.claimed, o.by[m.Epoch] = m.Epoch, by
 		}
 		o.sealed = o.sealed || m.Status == manifest.Sealed
+		return fmt.Sprintf(" (epoch %d, floor %d)", m.Epoch, m.RowsFloor().Position), nil
 	case strings.HasPrefix(key, walDir):
 		h, err := wal.DecodeHeader(data)
 		if err != nil {
-			return err
+			return "", err
 		}
-		if h.Fence && o.claimed > h.Epoch {
+		if !h.Fence {
+			return fmt.Sprintf(" (epoch %d, rows from %d)", h.Epoch, h.FirstRow), nil
+		}
+		if o.claimed > h.Epoch {
 			o.beaten[h.Epoch] = o.claimed
 		}
+		return fmt.Sprintf(" (fence of epoch %d, next row %d)", h.Epoch, h.FirstRow), nil
 	}
-	return nil
+	return "", nil
 }
 
 // rivalOf says whether somebody has claimed the shard after epoch, other than by own,
@@ -262,16 +267,16 @@ func (o *oracle) checkClaim(epoch uint64) error {
 	return nil
 }
 
-// verdict says what is known of an object at a position. What was put where an
-// entry had been recycled is dead.
-func (o *oracle) verdict(pos uint64, id wal.PutID) (live, fence bool) {
+// isLive says whether an object at a position is known to be live. What was put where
+// an entry had been recycled is dead.
+func (o *oracle) isLive(pos uint64, id wal.PutID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if pos > uint64(len(o.entries)) {
-		return false, false
+		return false
 	}
 	e := o.entries[pos-1]
-	return e.live && e.putID == id, e.fence
+	return e.live && e.putID == id
 }
 
 // dead is the number of dead entries so far.

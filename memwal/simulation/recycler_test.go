@@ -16,7 +16,7 @@ import (
 )
 
 // recycler is a process that deletes what is needed no more, by the rules of
-// docs/protocol.md. It makes a pass at a time, and may stall in the middle of one
+// the package documentation. It makes a pass at a time, and may stall in the middle of one
 // like everybody.
 type recycler struct {
 	io   *link
@@ -131,8 +131,7 @@ func (r *run) survey(ctx context.Context, store objstore.Store) ([]found, error)
 		if err != nil {
 			return nil, err
 		}
-		live, _ := r.oracle.verdict(pos, h.PutID)
-		all = append(all, found{key: o.Key, pos: pos, written: o.Modified, live: live, isFence: h.Fence})
+		all = append(all, found{key: o.Key, pos: pos, written: o.Modified, live: r.oracle.isLive(pos, h.PutID), isFence: h.Fence})
 	}
 	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.pos, b.pos) })
 	var fence time.Time

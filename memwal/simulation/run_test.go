@@ -236,14 +236,20 @@ func (r *run) settle() {
 	}
 }
 
-// step does one thing, drawn from the seed.
-func (r *run) step() {
-	r.settle()
+// draw draws one of 100 shares. The function that it returns gives them out, one lot
+// after the other, and says whether the drawn one is in it.
+func (r *run) draw() (turn func(share int) bool) {
 	n := r.rand.IntN(100)
-	turn := func(share int) bool {
+	return func(share int) bool {
 		n -= share
 		return n < 0
 	}
+}
+
+// step does one thing, drawn from the seed.
+func (r *run) step() {
+	r.settle()
+	turn := r.draw()
 	switch {
 	case turn(r.pace.readers) && len(r.readers) > 0:
 		r.stepReader(r.readers[r.rand.IntN(len(r.readers))])
@@ -332,22 +338,24 @@ func (r *run) finish() {
 		r.crash(w)
 	}
 	r.heal()
-	for _, l := range r.links {
-		l.ReleaseAll()
-	}
-	for range 30 { // calls under way end, those of the recycler and of readers by themselves
-		r.settle()
-		for _, l := range r.links {
-			l.ReleaseAll()
-		}
-		time.Sleep(time.Hour)
-	}
-	r.settle()
+	r.letGo(time.Hour) // calls under way end, those of the recycler and of readers by themselves
 	for _, v := range r.readers {
 		r.finishReader(v)
 	}
 	if r.failed == "" {
 		r.reopen()
+	}
+	r.settle()
+}
+
+// letGo lets all requests go on, again and again, with pauses in between.
+func (r *run) letGo(pause time.Duration) {
+	for range 30 {
+		r.settle()
+		for _, l := range r.links {
+			l.ReleaseAll()
+		}
+		time.Sleep(pause)
 	}
 	r.settle()
 }
@@ -361,24 +369,14 @@ func (r *run) calm() {
 		}
 	}
 	r.heal()
-	let := func() {
-		for range 30 {
-			r.settle()
-			for _, l := range r.links {
-				l.ReleaseAll()
-			}
-			time.Sleep(10 * time.Minute)
-		}
-		r.settle()
-	}
-	let()
+	r.letGo(10 * time.Minute)
 	for _, p := range r.writers {
 		if p.w != nil && r.failed == "" {
 			r.put(p)
 			r.met["puts in peace"]++
 		}
 	}
-	let()
+	r.letGo(10 * time.Minute)
 	if r.running > 0 {
 		r.fail("%d calls have not come back, hours after the last fault", r.running)
 	}

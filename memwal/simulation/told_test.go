@@ -7,8 +7,6 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/memwal/memwal-go/internal/manifest"
-	"github.com/memwal/memwal-go/internal/wal"
 	"github.com/memwal/memwal-go/objstore"
 	"github.com/memwal/memwal-go/objstore/faultstore"
 )
@@ -67,25 +65,6 @@ func (l *link) sender() string {
 		return fmt.Sprintf("%s.%d", l.name, run)
 	}
 	return l.name
-}
-
-// content says what is in an object that was put.
-func (r *run) content(key string) string {
-	data, err := r.disk.Get(context.Background(), key)
-	switch {
-	case err != nil:
-	case strings.HasPrefix(key, walDir):
-		if h, err := wal.DecodeHeader(data); err == nil && h.Fence {
-			return fmt.Sprintf(" (fence of epoch %d, next row %d)", h.Epoch, h.FirstRow)
-		} else if err == nil {
-			return fmt.Sprintf(" (epoch %d, rows from %d)", h.Epoch, h.FirstRow)
-		}
-	case strings.HasPrefix(key, manifestDir):
-		if m, err := manifest.Decode(data); err == nil {
-			return fmt.Sprintf(" (epoch %d, floor %d)", m.Epoch, m.RowsFloor().Position)
-		}
-	}
-	return ""
 }
 
 // legend says how to read a trace.

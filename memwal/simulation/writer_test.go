@@ -50,11 +50,7 @@ func (r *run) stepWriter(p *writer) {
 		p.stalled--
 		return
 	}
-	n := r.rand.IntN(100)
-	turn := func(share int) bool {
-		n -= share
-		return n < 0
-	}
+	turn := r.draw()
 	switch {
 	case turn(2):
 		p.stalled = r.rand.IntN(25)
