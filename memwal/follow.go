@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"math/rand/v2"
 	"time"
 )
 
@@ -82,11 +81,7 @@ func passes(err error) bool {
 // started together do not ask together. It returns false if ctx or the reader
 // ends; a reader that was closed tells with its next Refresh.
 func (r *Reader) sleep(ctx context.Context, d time.Duration) bool {
-	jitter := r.opts.Retry.Rand
-	if jitter == nil {
-		jitter = rand.Float64
-	}
-	t := time.NewTimer(d/2 + time.Duration(jitter()*float64(d/2)))
+	t := time.NewTimer(d/2 + time.Duration(r.opts.Retry.Rand()*float64(d/2)))
 	defer t.Stop()
 	select {
 	case <-t.C:

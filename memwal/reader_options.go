@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -81,6 +82,9 @@ func (o *ReaderOptions) withDefaults() ReaderOptions {
 	def(&r.MaxResidentBytes, w.MaxResidentBytes)
 	def(&r.ReplayBytes, w.ReplayBytes)
 	def(&r.Prices, w.Prices)
+	if r.Retry.Rand == nil {
+		r.Retry.Rand = rand.Float64
+	}
 	if r.Allocator == nil {
 		r.Allocator = w.Allocator
 	}

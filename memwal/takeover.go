@@ -44,8 +44,6 @@ type takeover struct {
 	labels pprof.LabelSet
 	trace  telemetry.Tracer
 	adopt  *adoption // checks logs of other programs; nil: they are refused
-
-	fenced time.Time // the store's date in the reply to the last fence; zero: it gave none
 }
 
 // plan is what the taker wants of a shard.
@@ -62,12 +60,13 @@ type plan struct {
 	load func(claimed *manifest.Manifest) (func(*replay.Step) error, error)
 }
 
-// taken is a shard taken over.
+// taken is a shard taken over. The fence fills in what is known of it; confirm does
+// the rest.
 type taken struct {
 	manifest *manifest.Manifest
 	tail     wal.Tuple // the fence
 	proof    time.Time // when the read was sent that confirmed it
-	date     time.Time // the store's clock before that; zero if it gives none
+	date     time.Time // of the reply to the fence, by the store's clock; zero if it gives none
 }
 
 // errStartOver means that the shard changed under us.
@@ -105,7 +104,7 @@ func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
 	if err != nil {
 		return taken{}, err
 	}
-	tail, err := t.walk(ctx, claimed, w, visit)
+	got, err := t.walk(ctx, claimed, w, visit)
 	if errors.Is(err, errStartOver) {
 		// Only the owner may claim again: a peer that claimed after us stays.
 		if lost := t.log.Check(ctx, claimed.Owner()); lost != nil {
@@ -115,7 +114,7 @@ func (t *takeover) once(ctx context.Context, p plan) (taken, error) {
 	if err != nil {
 		return taken{}, err
 	}
-	return t.confirm(ctx, claimed, tail)
+	return t.confirm(ctx, claimed, got)
 }
 
 // seize checks everything that can be checked, and commits the claim. It also
@@ -222,6 +221,9 @@ func (t *takeover) precheckNew(ctx context.Context, listed replay.Listing) error
 		lost = &wal.CorruptError{Reason: fmt.Sprintf("the shard has no manifest, but %s is there: restore the manifest, or choose another shard", o.Key)}
 		break
 	}
+	if lost == nil {
+		return nil // the claim reads the manifest again
+	}
 	// A peer may have created the shard since, and what is there is its own. So the
 	// manifest is read after everything else.
 	if now, err := t.log.Newest(ctx); err != nil || now != nil {
@@ -273,47 +275,47 @@ func boundsOf(m *manifest.Manifest) replay.Bounds {
 }
 
 // walk gives the log's entries to visit and puts the fence at its end.
-func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, w *replay.Walker, visit func(*replay.Step) error) (_ wal.Tuple, err error) {
+func (t *takeover) walk(ctx context.Context, m *manifest.Manifest, w *replay.Walker, visit func(*replay.Step) error) (_ taken, err error) {
 	ctx, visit, ended := traceReplay(ctx, t.trace, visit)
 	defer func() { ended(err) }()
 	// Listed before the walk: what the listing shows above a position was put
 	// before the walk finds that position empty.
 	listed, err := replay.List(ctx, t.store, t.dirs.wal)
 	if err != nil {
-		return wal.Tuple{}, err
+		return taken{}, err
 	}
 	w.Relist(listed, m.Epoch)
 	for {
 		s, err := w.Next(ctx)
 		if err != nil {
-			return wal.Tuple{}, err
+			return taken{}, err
 		}
 		if s != nil {
 			if err := visit(s); err != nil {
-				return wal.Tuple{}, err
+				return taken{}, err
 			}
 			continue
 		}
 		if err := t.certain(ctx, w.CheckHole(ctx, boundsOf(m)), m); err != nil {
-			return wal.Tuple{}, err
+			return taken{}, err
 		}
 		end := w.Tuple()
 		if fault.FenceAboveLast && len(listed) > 0 {
 			end.Position = max(end.Position, listed[len(listed)-1].Position)
 		}
 		fencing, span := t.trace.Start(ctx, "memwal.fence")
-		tail, err := t.fence(fencing, m.Epoch, end)
+		got, err := t.fence(fencing, m.Epoch, end)
 		span.End(err)
-		if err != nil || tail.Position > 0 {
-			return tail, err
+		if err != nil || got.tail.Position > 0 {
+			return got, err
 		}
 		// Something landed first: the walker looks at it.
 	}
 }
 
-// fence puts the fence of epoch above the log's end. It returns the zero tuple
-// if another object holds the position.
-func (t *takeover) fence(ctx context.Context, epoch uint64, end wal.Tuple) (wal.Tuple, error) {
+// fence puts the fence of epoch above the log's end. It returns a zero tail if
+// another object holds the position.
+func (t *takeover) fence(ctx context.Context, epoch uint64, end wal.Tuple) (taken, error) {
 	tail := wal.Tuple{
 		Position: end.Position + 1, Epoch: epoch, PutID: wal.NewPutID(),
 		NextRow: end.NextRow, Generation: end.Generation,
@@ -322,47 +324,48 @@ func (t *takeover) fence(ctx context.Context, epoch uint64, end wal.Tuple) (wal.
 		Epoch: epoch, PutID: tail.PutID, PrevPutID: end.PutID, FirstRow: end.NextRow, Fence: true,
 	})
 	if err != nil {
-		return wal.Tuple{}, err
+		return taken{}, err
 	}
 	key := t.dirs.wal + wal.Name(tail.Position)
 	res, err := t.store.PutIfAbsent(ctx, key, body)
-	t.fenced = res.Date
 	if err == nil {
-		return tail, nil
+		return taken{tail: tail, date: res.Date}, nil
 	}
 	if !errors.Is(err, objstore.ErrExists) {
-		return wal.Tuple{}, fmt.Errorf("put the fence at WAL position %d: %w", tail.Position, err)
+		return taken{}, fmt.Errorf("put the fence at WAL position %d: %w", tail.Position, err)
 	}
 	data, err := t.store.Get(ctx, key)
 	if errors.Is(err, objstore.ErrNotExist) {
-		return wal.Tuple{}, fmt.Errorf("%w: the object at WAL position %d was recycled", errStartOver, tail.Position)
+		return taken{}, fmt.Errorf("%w: the object at WAL position %d was recycled", errStartOver, tail.Position)
 	}
 	if err != nil {
-		return wal.Tuple{}, fmt.Errorf("read the object at WAL position %d: %w", tail.Position, err)
+		return taken{}, fmt.Errorf("read the object at WAL position %d: %w", tail.Position, err)
 	}
 	h, err := wal.DecodeHeader(data)
 	if err != nil {
-		return wal.Tuple{}, wal.AtPosition(err, tail.Position)
+		return taken{}, wal.AtPosition(err, tail.Position)
 	}
 	if h.PutID == tail.PutID {
-		return tail, nil // our own, whose reply was lost
+		return taken{tail: tail}, nil // our own, whose reply was lost
 	}
-	return wal.Tuple{}, nil
+	return taken{}, nil
 }
 
 // confirm reads the manifest after the fence stands.
-func (t *takeover) confirm(ctx context.Context, claimed *manifest.Manifest, tail wal.Tuple) (taken, error) {
-	sent := time.Now()
+func (t *takeover) confirm(ctx context.Context, claimed *manifest.Manifest, got taken) (taken, error) {
+	got.proof = time.Now()
 	if fault.NoRecheck {
-		return taken{manifest: claimed, tail: tail, proof: sent}, nil
+		got.manifest = claimed
+		return got, nil
 	}
 	now, err := t.log.Owned(ctx, claimed.Owner())
 	if err != nil {
 		return taken{}, err
 	}
-	if floor := now.RowsFloor().Position; floor >= tail.Position {
-		return taken{}, fmt.Errorf("%w: the fence at WAL position %d lies below the floor at %d", errStartOver, tail.Position, floor)
+	if floor := now.RowsFloor().Position; floor >= got.tail.Position {
+		return taken{}, fmt.Errorf("%w: the fence at WAL position %d lies below the floor at %d", errStartOver, got.tail.Position, floor)
 	}
-	t.logger.Info("shard taken over", "epoch", now.Epoch, "fence", tail.Position, "next_row", tail.NextRow)
-	return taken{manifest: now, tail: tail, proof: sent, date: t.fenced}, nil
+	t.logger.Info("shard taken over", "epoch", now.Epoch, "fence", got.tail.Position, "next_row", got.tail.NextRow)
+	got.manifest = now
+	return got, nil
 }
