@@ -17,11 +17,11 @@ type Column struct {
 	FieldID int32
 }
 
-// Config is the configuration of one secondary index: Ordered.
+// Config is the configuration of one secondary index: Ordered or Text.
 type Config interface {
 	// IndexName is the name of the index, unique within a Spec.
 	IndexName() string
-	// Kind is the kind of the index in words: "ordered".
+	// Kind is the kind of the index in words: "ordered" or "text".
 	Kind() string
 
 	bind(b *binder) bound

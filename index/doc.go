@@ -1,5 +1,5 @@
-// Package index holds the indexes of one memtable: the primary key and ordered
-// indexes. It knows rows by slot, the number of a row within its memtable from 0,
+// Package index holds the indexes of one memtable: the primary key, ordered indexes
+// and full text. It knows rows by slot, the number of a row within its memtable from 0,
 // and finds them through Rows; it knows nothing of files or object stores.
 //
 // # One rule
@@ -37,6 +37,23 @@
 // before they go into an ordered index, which makes it three times as fast with
 // random keys (BenchmarkApplyRun).
 //
+// # Full text
+//
+// A Text index keeps, for each term of its column, the slots that have it, how often
+// and where, and the number of terms of each slot. Terms are made by bleve's analyzers;
+// bleve's queries and its collector run on top, through a reader that shows the live
+// rows of several memtables as one index (Spec.SearchText). A document is a live row,
+// also one whose text is null or empty. Scores are BM25 with the statistics of the live
+// rows: their number, the number of terms in them, and in how many of them a term
+// occurs. So hits and scores are those of an index of just the live rows, whatever was
+// superseded and however the rows lie in memtables.
+//
+// The last of these is counted by each search, over all postings of its terms. The
+// others come from sums over slots, in which a row takes away what it superseded; a
+// search begins with the sum that the one before it has left. The first search of a
+// memtable therefore looks at each of its rows, and, where there are older memtables,
+// looks up their keys in these.
+//
 // # Ownership
 //
 // Batches are lent: an index retains none, but reads them through Rows for as long
@@ -71,7 +88,8 @@
 // row. An ordered index remembers what all its keys begin with, so that common
 // prefixes cost nothing; keys that share long parts otherwise are compared in the
 // rows. BenchmarkPrimaryKeyApply, BenchmarkOrderedApply, BenchmarkLookup and
-// BenchmarkRange measure both.
+// BenchmarkRange measure both. A Text index of texts of 20 words, out of 30,000, takes
+// 240 bytes a row, and 190 without positions.
 //
 // # Errors
 //

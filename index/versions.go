@@ -86,3 +86,6 @@ func (v *versions) supersede(slot, old uint32) {
 
 // bury marks a slot as a tombstone: live at no bound.
 func (v *versions) bury(slot uint32) { atomic.StoreUint32(&v.at(slot).sup, slot+1) }
+
+// buried tells whether a slot is a tombstone.
+func (v *versions) buried(slot uint32) bool { return atomic.LoadUint32(&v.at(slot).sup) == slot+1 }

@@ -145,3 +145,13 @@ func HiddenBy(newer ...View) func(rec arrow.RecordBatch, row int) bool {
 		return false
 	}
 }
+
+// TextParts returns what a text search over views, oldest first, covers. It is valid
+// as long as they are.
+func TextParts(views []View) []index.TextPart {
+	parts := make([]index.TextPart, len(views))
+	for i, v := range views {
+		parts[i] = index.TextPart{Set: v.m.set, Bound: v.bound, First: v.m.FirstRow(), Hidden: HiddenBy(views[i+1:]...)}
+	}
+	return parts
+}

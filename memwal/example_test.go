@@ -156,6 +156,52 @@ func ExampleSnapshot_Range() {
 	// Ghent 2
 }
 
+// A filter leaves out rows, and Explain says what it costs to find the others.
+func ExampleFilter() {
+	ctx := context.Background()
+	w, err := memwal.Open(ctx, objstore.NewMemory(), shard, schema, &memwal.Options{PrimaryKey: []string{"id"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer w.Close(ctx)
+	rows := batch(schema, `[{"id": 1, "city": "Ypres"}, {"id": 2, "city": "Ghent"}, {"id": 3, "city": null}, {"id": 4, "city": "Genk"}]`)
+	defer rows.Release()
+	if err := w.Put(ctx, rows); err != nil {
+		log.Fatal(err)
+	}
+
+	s, err := w.Snapshot()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	for _, f := range []memwal.Filter{
+		memwal.Prefix("city", "G"),
+		memwal.Not(memwal.Prefix("city", "G")), // of a null nobody knows
+		memwal.And(memwal.In("id", 1, 3, 4), memwal.Not(memwal.IsNull("city"))),
+	} {
+		o := memwal.ScanOptions{Filter: f, Columns: []string{"id"}}
+		plan, err := s.Explain(ctx, o)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(plan)
+		for rec, err := range s.All(ctx, o) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println(rec.Column(0))
+		}
+	}
+	// Output:
+	// scan the live ones of 4 rows in the order of ordinals, filter them by city has prefix "G"
+	// [2 4]
+	// scan the live ones of 4 rows in the order of ordinals, filter them by not city has prefix "G"
+	// [1]
+	// look up 3 primary keys, filter them by (id in (1, 3, 4) and not city is null), and order what was found by ordinal
+	// [1 4]
+}
+
 // With VisibleIndexed, Put returns as soon as readers see the rows, and does not
 // wait for the store. Flush does.
 func Example_visibleIndexed() {

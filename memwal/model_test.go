@@ -66,6 +66,8 @@ type model struct {
 	mu      sync.Mutex
 	history []modelRow // never changed in place
 	ends    []int      // of the batches in history
+
+	served [AccessIndex + 1]atomic.Int64 // scans, by the way that they were served
 }
 
 func newModel(r *rand.Rand) *model {
@@ -283,6 +285,13 @@ func (m *model) check(r *rand.Rand, h held) error {
 		return m.checkLookupAll(r, h)
 	case q == 2 && len(m.indexes) > 0:
 		return m.checkRange(r, h)
+	case q == 3 && r.IntN(2) == 0:
+		f := m.filter(r, 3)
+		n, err := h.s.CountWhere(context.Background(), f.f)
+		if want := len(m.matching(h.history, m.live(h.history), f)); err != nil || n != int64(want) {
+			return fmt.Errorf("count where %v: %d, %w, want %d", f.f, n, err, want)
+		}
+		return nil
 	case q == 3:
 		n, err := h.s.Count(context.Background())
 		if want := len(m.live(h.history)); err != nil || n != int64(want) {
@@ -290,15 +299,25 @@ func (m *model) check(r *rand.Rand, h held) error {
 		}
 		return nil
 	}
-	o, cols := m.scanOptions(r)
+	o, cols, f := m.scanOptions(r)
+	if r.IntN(3) == 0 {
+		o.From = r.Uint64N(h.s.Bound() + 1)
+	}
 	reader, err := h.s.Scan(context.Background(), o)
 	if err != nil {
 		return err
 	}
-	return m.compare(fmt.Sprintf("scan %+v", o), reader, h, m.live(h.history), o, cols)
+	want := m.matching(h.history, m.live(h.history), f)
+	want = slices.DeleteFunc(slices.Clone(want), func(i int) bool { return uint64(i) < o.From })
+	plan, err := h.s.Explain(context.Background(), o)
+	if err != nil {
+		return err
+	}
+	m.served[plan.Access].Add(1)
+	return m.compare(fmt.Sprintf("scan %+v (%v)", o, plan), reader, h, want, o, cols)
 }
 
-func (m *model) scanOptions(r *rand.Rand) (o ScanOptions, cols []int) {
+func (m *model) scanOptions(r *rand.Rand) (o ScanOptions, cols []int, f modelFilter) {
 	cols = m.all()
 	if r.IntN(2) == 0 {
 		cols = r.Perm(len(cols))[:r.IntN(len(cols)+1)]
@@ -311,7 +330,11 @@ func (m *model) scanOptions(r *rand.Rand) (o ScanOptions, cols []int) {
 		o.BatchRows = 1 + r.Int64N(20)
 	}
 	o.Ordinals = r.IntN(2) == 0
-	return o, cols
+	if r.IntN(3) > 0 {
+		f = m.filter(r, 3)
+		o.Filter = f.f
+	}
+	return o, cols, f
 }
 
 // compare reads all that a reader has, and releases it.
@@ -438,12 +461,12 @@ func (m *model) checkRange(r *rand.Rand, h held) error {
 		return vals
 	}
 	rg := index.Range{Low: bound(), High: bound(), LowOpen: r.IntN(3) == 0, HighOpen: r.IntN(3) == 0, Reverse: r.IntN(2) == 0}
-	o, out := m.scanOptions(r)
+	o, out, f := m.scanOptions(r)
 	reader, err := h.s.Range(context.Background(), fmt.Sprintf("i%d", i), rg, o)
 	if err != nil {
 		return err
 	}
-	return m.compare(fmt.Sprintf("range of columns %v, %+v, %+v", cols, rg, o), reader, h, m.ranged(h.history, cols, rg), o, out)
+	return m.compare(fmt.Sprintf("range of columns %v, %+v, %+v", cols, rg, o), reader, h, m.matching(h.history, m.ranged(h.history, cols, rg), f), o, out)
 }
 
 // modelRun is one history of a table and its writers.
@@ -606,7 +629,17 @@ func (m *modelRun) step() {
 
 // TestModel runs random histories of random tables against a list of rows.
 func TestModel(t *testing.T) {
-	forSeeds(t, 32, func(t *testing.T, r *rand.Rand) { runModel(t, r, 0) })
+	var served [AccessIndex + 1]int64
+	forSeeds(t, 32, func(t *testing.T, r *rand.Rand) {
+		m := runModel(t, r, 0)
+		for i := range served {
+			served[i] += m.served[i].Load()
+		}
+	})
+	t.Logf("scans served by a scan, by nothing, by keys, by an index: %v", served)
+	if *modelSeed == 0 && slices.Contains(served[:], 0) {
+		t.Error("one way to serve a scan has not been tried")
+	}
 }
 
 // TestModel_ConcurrentReaders does it with readers beside the writer, which the
@@ -615,7 +648,7 @@ func TestModel_ConcurrentReaders(t *testing.T) {
 	forSeeds(t, 12, func(t *testing.T, r *rand.Rand) { runModel(t, r, 3) })
 }
 
-func runModel(t *testing.T, r *rand.Rand, readers int) {
+func runModel(t *testing.T, r *rand.Rand, readers int) *modelRun {
 	m := &modelRun{model: newModel(r), t: t, r: r, store: newTestStore()}
 	t.Logf("key %v, indexes %v, %v", m.key, m.indexes, m.schema)
 	slow := rand.New(rand.NewPCG(r.Uint64(), 1))
@@ -653,6 +686,7 @@ func runModel(t *testing.T, r *rand.Rand, readers int) {
 		}
 		h.s.Close()
 	}
+	return m
 }
 
 func (m *modelRun) readBeside(r *rand.Rand, done <-chan struct{}) {

@@ -222,35 +222,3 @@ func (c *core) claim(cur *manifest.Manifest) (*manifest.Manifest, error) {
 	}
 	return next, nil
 }
-
-// indexSpecs is what the manifest says about indexes.
-func indexSpecs(configs []index.Config) []manifest.IndexSpec {
-	var specs []manifest.IndexSpec
-	for _, cfg := range configs {
-		s := manifest.IndexSpec{Name: cfg.IndexName(), Kind: cfg.Kind()}
-		if o, ok := cfg.(index.Ordered); ok {
-			for _, col := range o.Columns {
-				s.Columns = append(s.Columns, manifest.Column{Name: col.Name, FieldID: col.FieldID})
-			}
-		}
-		specs = append(specs, s)
-	}
-	return specs
-}
-
-// indexConfigs is the way back, for readers. Kinds of newer versions are left out:
-// their searches find no such index.
-func indexConfigs(specs []manifest.IndexSpec) []index.Config {
-	configs := []index.Config{}
-	for _, s := range specs {
-		if s.Kind != index.KindOrdered {
-			continue
-		}
-		o := index.Ordered{Name: s.Name}
-		for _, col := range s.Columns {
-			o.Columns = append(o.Columns, index.Column{Name: col.Name, FieldID: col.FieldID})
-		}
-		configs = append(configs, o)
-	}
-	return configs
-}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -22,7 +23,18 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 	if err != nil {
 		return nil, err
 	}
+	prog, err := s.r.bindFilter("range", o.Filter)
+	if err != nil {
+		return nil, err
+	}
 	return s.read(ctx, "range", g, o, func(views []memtable.View) (iter.Seq[run], error) {
+		p, r, err := s.planRange(name, r, o, prog, views)
+		if err != nil {
+			return nil, err
+		}
+		if p.Access == AccessNothing {
+			return slices.Values[[]run](nil), nil
+		}
 		seqs := make([]keyed, len(views))
 		for i, v := range views {
 			seq, err := v.RangeKeys(name, r)
@@ -31,13 +43,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			}
 			seqs[i] = keyed{view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(views[i+1:]...)}
 		}
-		if len(views) == 0 {
-			// Nothing to search, but a wrong question still gets its answer.
-			if err := s.r.checkRange(name, r); err != nil {
-				return nil, rangeError(err)
-			}
-		}
-		return merge(seqs, r.Reverse), nil
+		return matching(ctx, prog, merge(seqs, r.Reverse)), nil
 	})
 }
 

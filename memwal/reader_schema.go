@@ -57,19 +57,18 @@ func nullableBut(s *arrow.Schema, key []string) *arrow.Schema {
 func followColumns(configs []index.Config, stored, user *arrow.Schema) []index.Config {
 	followed := []index.Config{}
 	for _, cfg := range configs {
-		o := cfg.(index.Ordered)
-		o.Columns = slices.Clone(o.Columns)
+		cols := slices.Clone(indexColumns(cfg))
 		whole := true
-		for i, col := range o.Columns {
+		for i, col := range cols {
 			at := slices.IndexFunc(user.Fields(), func(f arrow.Field) bool { return sameColumn(col, f, stored) })
 			if at < 0 {
 				whole = false
 				break
 			}
-			o.Columns[i] = index.Column{Name: user.Field(at).Name}
+			cols[i] = index.Column{Name: user.Field(at).Name}
 		}
 		if whole {
-			followed = append(followed, o)
+			followed = append(followed, overColumns(cfg, cols))
 		}
 	}
 	return followed

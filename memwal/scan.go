@@ -106,6 +106,10 @@ func (j *joiner) next() (arrow.RecordBatch, error) {
 		if j.held.n == 0 {
 			r, ok := j.pull()
 			if !ok {
+				// A filter that finds nothing for long ends early with the context.
+				if err := j.ctx.Err(); err != nil {
+					return nil, fmt.Errorf("%s: %w", j.op, err)
+				}
 				break
 			}
 			j.held = r

@@ -98,6 +98,11 @@ type ScanOptions struct {
 	// Columns to return, in this order. Nil: all. Empty: none, only the number
 	// of rows in each batch counts.
 	Columns []string
+	// Filter leaves out the rows that it is not true for. It sees the newest version of
+	// each row, and only that: a row whose newest version does not match is absent,
+	// whatever its older ones were. Its columns need not be among Columns. Limit
+	// counts the rows that match. Explain says how it is served.
+	Filter Filter
 	// From leaves out the rows with a lower ordinal: those whose newest version was
 	// put before a snapshot with that Bound. Deletes do not show. 0: none.
 	From uint64
@@ -117,8 +122,16 @@ func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader,
 	if err != nil {
 		return nil, err
 	}
+	prog, err := s.r.bindFilter("scan", o.Filter)
+	if err != nil {
+		return nil, err
+	}
 	return s.read(ctx, "scan", g, o, func(views []memtable.View) (iter.Seq[run], error) {
-		return scan(o.From, views), nil
+		p, runs := s.plan(ctx, o, prog, views)
+		if p.Access == AccessScan {
+			return matching(ctx, prog, scan(o.From, views)), nil
+		}
+		return matching(ctx, prog, slices.Values(runs)), nil
 	})
 }
 
@@ -146,6 +159,18 @@ func (s *Snapshot) All(ctx context.Context, o ScanOptions) iter.Seq2[arrow.Recor
 func (s *Snapshot) Count(ctx context.Context) (int64, error) {
 	var n int64
 	for rec, err := range s.All(ctx, ScanOptions{Columns: []string{}}) {
+		if err != nil {
+			return 0, err
+		}
+		n += rec.NumRows()
+	}
+	return n, nil
+}
+
+// CountWhere returns the number of live rows that match the filter.
+func (s *Snapshot) CountWhere(ctx context.Context, f Filter) (int64, error) {
+	var n int64
+	for rec, err := range s.All(ctx, ScanOptions{Columns: []string{}, Filter: f}) {
 		if err != nil {
 			return 0, err
 		}

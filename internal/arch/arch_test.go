@@ -21,6 +21,7 @@ var allowed = []struct {
 	{"internal/fault", nil},
 	{"internal/keys", nil},
 	{"internal/schema", nil},
+	{"internal/filter", []string{"internal/keys"}},
 	{"internal/telemetry", nil},
 	{"objstore", []string{"internal/fault"}},
 	{"objstore/gcs", []string{"objstore"}},
@@ -35,7 +36,7 @@ var allowed = []struct {
 	{"internal/manifest/...", []string{"objstore", "internal/wal", "internal/manifest/..."}},
 	{"replay", []string{"memtable", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"flusher", []string{"internal/fault", "memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
-	{"memwal", []string{"internal/fault", "objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
+	{"memwal", []string{"internal/fault", "objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/filter", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
 	{"memwal/simulation", nil}, // tests only
 	{"memwal/fight", nil},      // tests only
 	{"bench/...", []string{"memwal", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},

@@ -1,0 +1,424 @@
+package index
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	blevindex "github.com/blevesearch/bleve_index_api"
+)
+
+// textReader gives bleve's queries and collector the live rows of several memtables
+// as one index. A document is a live row, with or without text; its number is the
+// row's ordinal, so hits with equal scores come in the order of ordinals.
+//
+// It is for one search, by one goroutine.
+type textReader struct {
+	spec  *textSpec
+	parts []textPart
+	rows  uint64 // live
+	terms uint64 // in these
+}
+
+// textPart is a TextPart with the index that is searched.
+type textPart struct {
+	TextPart
+	text *text
+}
+
+var (
+	_ blevindex.BM25Reader       = (*textReader)(nil)
+	_ blevindex.IndexReaderFuzzy = (*textReader)(nil)
+)
+
+func newTextReader(spec *textSpec, parts []textPart) *textReader {
+	r := &textReader{spec: spec, parts: parts}
+	r.rows, r.terms = statistics(parts)
+	return r
+}
+
+// live tells whether a slot is a document.
+func (p *textPart) live(slot uint32) bool {
+	if !p.Set.Live(slot, p.Bound) {
+		return false
+	}
+	if p.Hidden == nil {
+		return true
+	}
+	return !p.Hidden(p.Set.rows.Locate(slot))
+}
+
+// end is the ordinal behind the part's last row.
+func (p *textPart) end() uint64 { return p.First + uint64(p.Bound) }
+
+// field refuses what is asked of another column than that of the index.
+func (r *textReader) field(name string) error {
+	if name != r.spec.cfg.Column.Name {
+		return &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("it asks for %q; the index is over column %q, which is asked where a query names no field",
+			name, r.spec.cfg.Column.Name)}
+	}
+	return nil
+}
+
+func (r *textReader) unsupported(what string) error {
+	return &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("%s cannot be asked of it", what)}
+}
+
+// DocCount implements blevindex.IndexReader.
+func (r *textReader) DocCount() (uint64, error) { return r.rows, nil }
+
+// FieldCardinality implements blevindex.BM25Reader: the number of terms in all
+// documents, each counted as often as it occurs. With the distinct ones that bleve
+// counts in its own indexes, scores depend on how rows were cut into segments.
+func (r *textReader) FieldCardinality(field string) (int, error) {
+	if err := r.field(field); err != nil {
+		return 0, err
+	}
+	return int(min(r.terms, math.MaxInt)), nil
+}
+
+// Fields implements blevindex.IndexReader.
+func (r *textReader) Fields() ([]string, error) { return []string{r.spec.cfg.Column.Name}, nil }
+
+// Document implements blevindex.IndexReader: documents are Arrow rows.
+func (r *textReader) Document(string) (blevindex.Document, error) {
+	return nil, r.unsupported("a document")
+}
+
+// DocIDReaderOnly implements blevindex.IndexReader.
+func (r *textReader) DocIDReaderOnly([]string) (blevindex.DocIDReader, error) {
+	return nil, r.unsupported("a document id")
+}
+
+// GetInternal implements blevindex.IndexReader.
+func (r *textReader) GetInternal([]byte) ([]byte, error) { return nil, nil }
+
+// ExternalID implements blevindex.IndexReader: the ordinal in decimal.
+func (r *textReader) ExternalID(id blevindex.IndexInternalID) (string, error) {
+	return strconv.FormatUint(id.Value(), 10), nil
+}
+
+// InternalID implements blevindex.IndexReader.
+func (r *textReader) InternalID(id string) (blevindex.IndexInternalID, error) {
+	n, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	return blevindex.NewIndexInternalID(nil, n), nil
+}
+
+// Close implements blevindex.IndexReader.
+func (r *textReader) Close() error { return nil }
+
+// DocValueReader implements blevindex.IndexReader. The collector takes one for every
+// search; there are no doc values in it.
+func (r *textReader) DocValueReader([]string) (blevindex.DocValueReader, error) {
+	return noDocValues{}, nil
+}
+
+type noDocValues struct{}
+
+func (noDocValues) VisitDocValues(blevindex.IndexInternalID, blevindex.DocValueVisitor) error {
+	return nil
+}
+
+func (noDocValues) BytesRead() uint64 { return 0 }
+
+// DocIDReaderAll implements blevindex.IndexReader.
+func (r *textReader) DocIDReaderAll() (blevindex.DocIDReader, error) {
+	return &documents{r: r}, nil
+}
+
+// documents lists all live rows.
+type documents struct {
+	r    *textReader
+	next uint64 // ordinals below it are done
+	id   blevindex.IndexInternalID
+}
+
+// Next implements blevindex.DocIDReader.
+func (d *documents) Next() (blevindex.IndexInternalID, error) {
+	for i := range d.r.parts {
+		p := &d.r.parts[i]
+		for at := max(d.next, p.First); at < p.end(); at++ {
+			if p.live(uint32(at - p.First)) {
+				d.next = at + 1
+				d.id = blevindex.NewIndexInternalID(d.id, at)
+				return d.id, nil
+			}
+		}
+	}
+	d.next = math.MaxUint64
+	return nil, nil
+}
+
+// Advance implements blevindex.DocIDReader.
+func (d *documents) Advance(id blevindex.IndexInternalID) (blevindex.IndexInternalID, error) {
+	d.next = id.Value()
+	return d.Next()
+}
+
+// Size implements blevindex.DocIDReader.
+func (d *documents) Size() int { return 0 }
+
+// Close implements blevindex.DocIDReader.
+func (d *documents) Close() error { return nil }
+
+// TermFieldReader implements blevindex.IndexReader.
+func (r *textReader) TermFieldReader(_ context.Context, word []byte, field string, _, _, places bool) (blevindex.TermFieldReader, error) {
+	if err := r.field(field); err != nil {
+		return nil, err
+	}
+	if places && r.spec.cfg.NoPositions {
+		return nil, &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("phrases need positions, which it was configured without")}
+	}
+	w := &termReader{r: r, places: places, found: make([]*term, len(r.parts))}
+	for i := range r.parts {
+		w.found[i] = r.parts[i].text.terms.find(word)
+	}
+	// How many there are is part of every score, so each is looked at.
+	for w.step() {
+		w.count++
+	}
+	w.restart()
+	return w, nil
+}
+
+// termReader lists the live rows with a term.
+type termReader struct {
+	r      *textReader
+	found  []*term // in each part; nil where it does not occur
+	places bool
+	count  uint64
+
+	part int // that at is in
+	in   bool
+	at   postings
+	last uint64 // ordinal of the last one
+	any  bool   // there was one
+}
+
+func (w *termReader) restart() { w.part, w.in, w.any = 0, false, false }
+
+// step goes to the next live posting.
+func (w *termReader) step() bool {
+	for ; w.part < len(w.found); w.part, w.in = w.part+1, false {
+		if !w.enter() {
+			continue
+		}
+		for w.at.next() && w.at.slot < w.r.parts[w.part].Bound {
+			if w.r.parts[w.part].live(w.at.slot) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// enter begins with the postings of the part, if that was not done yet.
+func (w *termReader) enter() bool {
+	if !w.in && w.found[w.part] != nil {
+		w.at, w.in = w.found[w.part].postings(!w.r.spec.cfg.NoPositions), true
+	}
+	return w.in
+}
+
+// Next implements blevindex.TermFieldReader.
+func (w *termReader) Next(doc *blevindex.TermFieldDoc) (*blevindex.TermFieldDoc, error) {
+	if !w.step() {
+		return nil, nil
+	}
+	return w.fill(doc), nil
+}
+
+// Advance implements blevindex.TermFieldReader.
+func (w *termReader) Advance(id blevindex.IndexInternalID, doc *blevindex.TermFieldDoc) (*blevindex.TermFieldDoc, error) {
+	to := id.Value()
+	if w.any && to <= w.last {
+		w.restart()
+	}
+	for ; w.part < len(w.found) && w.r.parts[w.part].end() <= to; w.part, w.in = w.part+1, false {
+	}
+	if w.part < len(w.found) && to > w.r.parts[w.part].First && w.enter() {
+		p := &w.r.parts[w.part]
+		switch {
+		case !w.at.seek(uint32(to-p.First)) || w.at.slot >= p.Bound:
+			w.part, w.in = w.part+1, false
+		case p.live(w.at.slot):
+			return w.fill(doc), nil
+		}
+	}
+	return w.Next(doc)
+}
+
+// fill makes the document of the posting that it is at.
+func (w *termReader) fill(doc *blevindex.TermFieldDoc) *blevindex.TermFieldDoc {
+	if doc == nil {
+		doc = new(blevindex.TermFieldDoc)
+	}
+	p := &w.r.parts[w.part]
+	w.last, w.any = p.First+uint64(w.at.slot), true
+	doc.ID = blevindex.NewIndexInternalID(doc.ID, w.last)
+	doc.Freq = w.at.freq
+	doc.Norm = 1 / math.Sqrt(float64(p.text.lengths.at(w.at.slot)))
+	if w.places {
+		doc.Vectors = w.vectors(doc.Vectors[:0])
+	}
+	return doc
+}
+
+func (w *termReader) vectors(to []*blevindex.TermFieldVector) []*blevindex.TermFieldVector {
+	at, place := postings{data: w.at.at}, uint64(0)
+	vectors := make([]blevindex.TermFieldVector, w.at.freq)
+	for i := range vectors {
+		place += at.uvarint()
+		v := &vectors[i]
+		v.Field = w.r.spec.cfg.Column.Name
+		v.Pos = place % elementPlace
+		if e := place / elementPlace; e > 0 {
+			v.ArrayPositions = []uint64{e}
+		}
+		to = append(to, v)
+	}
+	return to
+}
+
+// Count implements blevindex.TermFieldReader.
+func (w *termReader) Count() uint64 { return w.count }
+
+// Size implements blevindex.TermFieldReader.
+func (w *termReader) Size() int { return 0 }
+
+// Close implements blevindex.TermFieldReader.
+func (w *termReader) Close() error { return nil }
+
+// FieldDict implements blevindex.IndexReader.
+func (r *textReader) FieldDict(field string) (blevindex.FieldDict, error) {
+	return r.dict(field, "", func(string) (uint8, bool, bool) { return 0, true, true })
+}
+
+// FieldDictRange implements blevindex.IndexReader.
+func (r *textReader) FieldDictRange(field string, from, to []byte) (blevindex.FieldDict, error) {
+	last := string(to)
+	return r.dict(field, string(from), func(s string) (uint8, bool, bool) {
+		in := to == nil || s <= last
+		return 0, in, in
+	})
+}
+
+// FieldDictPrefix implements blevindex.IndexReader.
+func (r *textReader) FieldDictPrefix(field string, prefix []byte) (blevindex.FieldDict, error) {
+	p := string(prefix)
+	return r.dict(field, p, func(s string) (uint8, bool, bool) {
+		in := strings.HasPrefix(s, p)
+		return 0, in, in
+	})
+}
+
+// FieldDictFuzzy implements blevindex.IndexReaderFuzzy.
+func (r *textReader) FieldDictFuzzy(field, word string, fuzziness int, prefix string) (blevindex.FieldDict, error) {
+	d, _, err := r.FieldDictFuzzyAutomaton(field, word, fuzziness, prefix)
+	return d, err
+}
+
+// FieldDictFuzzyAutomaton implements blevindex.IndexReaderFuzzy.
+func (r *textReader) FieldDictFuzzyAutomaton(field, word string, fuzziness int, prefix string) (blevindex.FieldDict, blevindex.FuzzyAutomaton, error) {
+	a := newFuzzy(word, fuzziness)
+	d, err := r.dict(field, prefix, func(s string) (uint8, bool, bool) {
+		if !strings.HasPrefix(s, prefix) {
+			return 0, false, false
+		}
+		ok, distance := a.MatchAndDistance(s)
+		return distance, ok, true
+	})
+	return d, a, err
+}
+
+// dict lists the terms from a text on, as far as they match.
+func (r *textReader) dict(field, from string, match func(string) (distance uint8, in, more bool)) (*dictionary, error) {
+	if err := r.field(field); err != nil {
+		return nil, err
+	}
+	d := &dictionary{r: r, match: match, left: make([][]uint32, len(r.parts))}
+	for i := range r.parts {
+		t := &r.parts[i].text.terms
+		sorted := t.sorted()
+		d.left[i] = sorted[t.from(sorted, from):]
+	}
+	return d, nil
+}
+
+// dictionary merges the terms of all parts, in their order: those that a live row
+// has, for others would weigh in scores.
+type dictionary struct {
+	r     *textReader
+	match func(string) (distance uint8, in, more bool)
+	left  [][]uint32 // of each part
+}
+
+// Next implements blevindex.FieldDict.
+func (d *dictionary) Next() (*blevindex.DictEntry, error) {
+	for {
+		word, ok := d.lowest()
+		if !ok {
+			return nil, nil
+		}
+		distance, in, more := d.match(word)
+		if !more {
+			clear(d.left)
+			return nil, nil
+		}
+		live := d.pass(word, in)
+		if live {
+			return &blevindex.DictEntry{Term: word, Count: 1, EditDistance: distance}, nil
+		}
+	}
+}
+
+func (d *dictionary) lowest() (word string, ok bool) {
+	for i, left := range d.left {
+		if len(left) == 0 {
+			continue
+		}
+		if s := d.r.parts[i].text.terms.at(left[0]).text; !ok || cmp.Less(s, word) {
+			word, ok = s, true
+		}
+	}
+	return word, ok
+}
+
+// pass goes past a word in all parts, and tells, if it is wanted, whether a live row
+// has it.
+func (d *dictionary) pass(word string, wanted bool) (live bool) {
+	for i, left := range d.left {
+		if len(left) == 0 {
+			continue
+		}
+		p := &d.r.parts[i]
+		t := p.text.terms.at(left[0])
+		if t.text != word {
+			continue
+		}
+		d.left[i] = left[1:]
+		if !wanted || live {
+			continue
+		}
+		at := t.postings(!d.r.spec.cfg.NoPositions)
+		for at.next() && at.slot < p.Bound && !live {
+			live = p.live(at.slot)
+		}
+	}
+	return live
+}
+
+// Cardinality implements blevindex.FieldDict.
+func (d *dictionary) Cardinality() int { return 0 }
+
+// BytesRead implements blevindex.FieldDict.
+func (d *dictionary) BytesRead() uint64 { return 0 }
+
+// Close implements blevindex.FieldDict.
+func (d *dictionary) Close() error { return nil }

@@ -1,0 +1,195 @@
+package filter
+
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Op is what a node of an Expr does.
+type Op uint8
+
+const (
+	OpAnd Op = iota
+	OpOr
+	OpNot
+	OpEq
+	OpNe
+	OpLt
+	OpLe
+	OpGt
+	OpGe
+	OpIn
+	OpBetween
+	OpPrefix
+	OpIsNull
+)
+
+// String is the operator as it stands in the text of a filter.
+func (o Op) String() string {
+	return [...]string{"and", "or", "not", "=", "!=", "<", "<=", ">", ">=", "in", "between", "has prefix", "is null"}[o]
+}
+
+// What Bind takes at most. Filters written by hand have a depth of ten and some dozens
+// of parts; those that programs write use In for long lists of alternatives.
+const (
+	// MaxDepth is how deep a filter may be nested: whatever walks it uses the stack.
+	MaxDepth = 1000
+	// MaxParts is how many nodes it may have, those that occur twice counted twice.
+	MaxParts = 1 << 16
+)
+
+// Expr is a predicate without a schema. Immutable.
+type Expr struct {
+	op     Op
+	column string
+	values []any   // what the column is compared with; nil is null
+	args   []*Expr // of and, or, not
+	depth  int
+	parts  int // at most MaxParts + 1
+}
+
+// Compare compares a column with a value. op is one of OpEq to OpGe.
+func Compare(op Op, column string, value any) *Expr { return leafExpr(op, column, value) }
+
+// In is true where the column equals one of the values.
+func In(column string, values ...any) *Expr { return leafExpr(OpIn, column, values...) }
+
+// Between is true where the column is low, high, or between them.
+func Between(column string, low, high any) *Expr { return leafExpr(OpBetween, column, low, high) }
+
+// Prefix is true where a text or binary column begins with a string or []byte.
+func Prefix(column string, prefix any) *Expr { return leafExpr(OpPrefix, column, prefix) }
+
+// IsNull is true where the column is null.
+func IsNull(column string) *Expr { return leafExpr(OpIsNull, column) }
+
+// And is true where all of its arguments are; without any, everywhere.
+func And(args ...*Expr) *Expr { return node(OpAnd, args) }
+
+// Or is true where one of its arguments is; without any, nowhere.
+func Or(args ...*Expr) *Expr { return node(OpOr, args) }
+
+// Not is true where its argument is false.
+func Not(arg *Expr) *Expr { return node(OpNot, []*Expr{arg}) }
+
+// leafExpr keeps copies of byte slices: the caller may go on using its own.
+func leafExpr(op Op, column string, values ...any) *Expr {
+	e := &Expr{op: op, column: column, values: make([]any, len(values)), parts: 1}
+	for i, v := range values {
+		if b, ok := v.([]byte); ok {
+			v = append([]byte{}, b...)
+		}
+		e.values[i] = v
+	}
+	return e
+}
+
+func node(op Op, args []*Expr) *Expr {
+	e := &Expr{op: op, args: append([]*Expr(nil), args...), parts: 1}
+	for _, a := range args {
+		e.depth = max(e.depth, a.depth+1)
+		e.parts = min(e.parts+a.parts, MaxParts+1)
+	}
+	return e
+}
+
+func (e *Expr) tooLarge() bool { return e.depth > MaxDepth || e.parts > MaxParts }
+
+// String is the filter as text, for people and logs: long lists and values are
+// cut, and there is no way back.
+func (e *Expr) String() string {
+	if e.tooLarge() {
+		return "(too large)"
+	}
+	var b strings.Builder
+	e.write(&b)
+	return b.String()
+}
+
+func (e *Expr) write(b *strings.Builder) {
+	switch e.op {
+	case OpAnd, OpOr:
+		if len(e.args) == 0 {
+			b.WriteString(strconv.FormatBool(e.op == OpAnd))
+			return
+		}
+		b.WriteByte('(')
+		for i, a := range e.args {
+			if i > 0 {
+				b.WriteString(" " + e.op.String() + " ")
+			}
+			a.write(b)
+		}
+		b.WriteByte(')')
+	case OpNot:
+		b.WriteString("not ")
+		e.args[0].write(b)
+	case OpIsNull:
+		b.WriteString(columnText(e.column) + " is null")
+	case OpBetween:
+		b.WriteString("(" + columnText(e.column) + " between " + valueText(e.values[0]) + " and " + valueText(e.values[1]) + ")")
+	case OpIn:
+		b.WriteString(columnText(e.column) + " in (")
+		for i, v := range e.values {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			if i == maxListText {
+				fmt.Fprintf(b, "… %d values", len(e.values))
+				break
+			}
+			b.WriteString(valueText(v))
+		}
+		b.WriteByte(')')
+	default:
+		b.WriteString(columnText(e.column) + " " + e.op.String() + " " + valueText(e.values[0]))
+	}
+}
+
+const (
+	maxListText  = 8
+	maxValueText = 64
+)
+
+func columnText(name string) string {
+	for i, c := range name {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return strconv.Quote(name)
+		}
+	}
+	if name == "" {
+		return `""`
+	}
+	return name
+}
+
+func valueText(v any) string {
+	var s string
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		if len(v) > maxValueText {
+			return strconv.Quote(strings.ToValidUTF8(v[:maxValueText], "")) + "…"
+		}
+		return strconv.Quote(v)
+	case []byte:
+		if len(v) > maxValueText {
+			return fmt.Sprintf("x'%x…'", v[:maxValueText])
+		}
+		return fmt.Sprintf("x'%x'", v)
+	case interface{ BigInt() *big.Int }: // decimals, without their point
+		s = v.BigInt().String()
+	case time.Time:
+		s = v.Format(time.RFC3339Nano)
+	default:
+		s = fmt.Sprint(v)
+	}
+	if len(s) > maxValueText {
+		s = strings.ToValidUTF8(s[:maxValueText], "") + "…"
+	}
+	return s
+}

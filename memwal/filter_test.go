@@ -1,0 +1,338 @@
+package memwal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/objstore"
+)
+
+// TestQ02_FilterAfterDeduplication asks for values that only old versions have.
+func TestQ02_FilterAfterDeduplication(t *testing.T) {
+	for _, rotate := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rotate=%v", rotate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := objstore.NewMemory()
+				w := mustOpen(t, store, keyedOptions())
+				next := func() {
+					if rotate {
+						if err := w.Rotate(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				mustPut(t, w, batchOf(t, testRow{1, "old", 10}, testRow{2, "old", 10}, testRow{3, "old", 10}, testRow{1, "mid", 10}))
+				next()
+				mustPut(t, w, batchOf(t, testRow{1, "new", 20}, testRow{3, "new", 10}))
+				next()
+				if err := w.Delete(t.Context(), keysOf(t, 2)); err != nil {
+					t.Fatal(err)
+				}
+				next()
+				mustPut(t, w, seq(t, 100, 2000)) // so that an index is worth it
+				check := func() {
+					s := mustSnapshot(t, w.Snapshot)
+					for _, tt := range []struct {
+						f    Filter
+						want []testRow
+					}{
+						{Eq("n", 10), []testRow{{3, "new", 10}}},
+						{Eq("text", "old"), nil},
+						{Eq("text", "mid"), nil},
+						{And(Eq("id", 1), Eq("n", 10)), nil},
+						{And(In("id", 3, 2, 1), Lt("n", 15)), []testRow{{3, "new", 10}}},
+						{In("id", 2, 3, 1, 7), []testRow{{1, "new", 20}, {3, "new", 10}}},
+						{Lt("n", 30), []testRow{{1, "new", 20}, {3, "new", 10}}},
+						{Not(Ge("id", 100)), []testRow{{1, "new", 20}, {3, "new", 10}}},
+					} {
+						checkFiltered(t, s, tt.f, tt.want)
+					}
+				}
+				check()
+				mustClose(t, w)
+				w = mustOpen(t, store, keyedOptions())
+				check()
+			})
+		})
+	}
+}
+
+// checkFiltered reads the rows of a filter in every way that there is.
+func checkFiltered(t *testing.T, s *Snapshot, f Filter, want []testRow) {
+	t.Helper()
+	r, err := s.Scan(t.Context(), ScanOptions{Filter: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readRows(t, r); !slices.Equal(got, want) {
+		t.Errorf("scan, %v: %v, want %v", f, got, want)
+	}
+	byID := func(a, b testRow) int { return int(a.id - b.id) }
+	sorted := slices.SortedFunc(slices.Values(want), byID)
+	r, err = s.Range(t.Context(), "by_n", index.Range{}, ScanOptions{Filter: f})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.SortedFunc(slices.Values(readRows(t, r)), byID); !slices.Equal(got, sorted) {
+		t.Errorf("range, %v: %v, want %v", f, got, sorted)
+	}
+	if n, err := s.CountWhere(t.Context(), f); err != nil || n != int64(len(want)) {
+		t.Errorf("count where %v: %d, %v, want %d", f, n, err, len(want))
+	}
+}
+
+// TestQ04_FiltersOfScansAndRanges has every kind of filter in both, and what is
+// wrong refused by both.
+func TestQ04_FiltersOfScansAndRanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), keyedOptions())
+		empty := mustSnapshot(t, w.Snapshot)
+		mustPut(t, w, seq(t, 0, 10))
+		mustPut(t, w, seq(t, 10, 10))
+		s := mustSnapshot(t, w.Snapshot)
+		all := snapshotRows(t, s)
+		for _, tt := range []struct {
+			f    Filter
+			keep func(testRow) bool
+		}{
+			{Filter{}, func(testRow) bool { return true }},
+			{And(), func(testRow) bool { return true }},
+			{Not(Filter{}), func(testRow) bool { return false }},
+			{Eq("n", 50), func(r testRow) bool { return r.n == 50 }},
+			{Ne("n", 50), func(r testRow) bool { return r.n != 50 }},
+			{Lt("n", 50), func(r testRow) bool { return r.n < 50 }},
+			{Le("n", 50), func(r testRow) bool { return r.n <= 50 }},
+			{Gt("n", 50), func(r testRow) bool { return r.n > 50 }},
+			{Ge("n", 50), func(r testRow) bool { return r.n >= 50 }},
+			{Between("n", 50, 90), func(r testRow) bool { return r.n >= 50 && r.n <= 90 }},
+			{In("id", 4, 2, 40), func(r testRow) bool { return r.id == 2 || r.id == 4 }},
+			{Prefix("text", "row 1"), func(r testRow) bool { return strings.HasPrefix(r.text, "row 1") }},
+			{Or(Eq("id", 7), Prefix("text", "row 0")), func(r testRow) bool { return r.id == 7 || r.id == 0 }},
+			{IsNull("text"), func(testRow) bool { return false }},
+			{And(Gt("n", 30), Not(Or(IsNull("text"), Ge("id", 6)))), func(r testRow) bool { return r.n > 30 && r.id < 6 }},
+		} {
+			want := slices.DeleteFunc(slices.Clone(all), func(r testRow) bool { return !tt.keep(r) })
+			checkFiltered(t, s, tt.f, want)
+			checkFiltered(t, empty, tt.f, nil)
+		}
+		for _, s := range []*Snapshot{s, empty} {
+			for f, reason := range map[*Filter]FilterReason{
+				{expr: Eq("nope", 1).expr}:                               FilterUnknownColumn,
+				{expr: Eq("_tombstone", true).expr}:                      FilterUnknownColumn,
+				{expr: And(Eq("id", 1), Not(Gt("n", "x"))).expr}:         FilterWrongType,
+				{expr: Or(Eq("id", 1), Eq("n", uint64(1)<<63)).expr}:     FilterOutOfRange,
+				{expr: And(Gt("n", 5), Lt("n", 3), Prefix("n", 1)).expr}: FilterNotComparable,
+			} {
+				o := ScanOptions{Filter: *f}
+				for name, err := range map[string]error{
+					"scan":          second(s.Scan(t.Context(), o)),
+					"range":         second(s.Range(t.Context(), "by_n", index.Range{}, o)),
+					"count":         second(s.CountWhere(t.Context(), *f)),
+					"explain":       second(s.Explain(t.Context(), o)),
+					"explain range": second(s.ExplainRange(t.Context(), "by_n", index.Range{}, o)),
+				} {
+					e, ok := errors.AsType[*FilterError](err)
+					if !errors.Is(err, ErrInvalid) || !ok || e.Reason != reason {
+						t.Errorf("%s, %v: %v, want %v", name, f, err, reason)
+					}
+				}
+			}
+			// A wrong range is wrong whatever the filter.
+			none := ScanOptions{Filter: Or()}
+			if err := second(s.Range(t.Context(), "nope", index.Range{}, none)); !errors.Is(err, ErrNoIndex) {
+				t.Errorf("no such index: %v", err)
+			}
+			if err := second(s.Range(t.Context(), "by_n", index.Range{Low: []any{"x"}}, none)); !errors.Is(err, ErrInvalid) {
+				t.Errorf("wrong bound: %v", err)
+			}
+		}
+	})
+}
+
+// TestQ05_FilteredLimitAndProjection: the limit counts matches, the filter's columns
+// need not be asked for, and no columns are columns too.
+func TestQ05_FilteredLimitAndProjection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), keyedOptions())
+		for i := range int64(4) {
+			mustPut(t, w, seq(t, i*25, 25))
+			if i == 1 {
+				if err := w.Rotate(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s := mustSnapshot(t, w.Snapshot)
+		reads := map[string]func(ScanOptions) (array.RecordReader, error){
+			"scan":  func(o ScanOptions) (array.RecordReader, error) { return s.Scan(t.Context(), o) },
+			"range": func(o ScanOptions) (array.RecordReader, error) { return s.Range(t.Context(), "by_n", index.Range{}, o) },
+		}
+		// Ids are in the order of n and of ordinals.
+		for f, matches := range map[*Filter]int{{expr: Ge("n", 900).expr}: 10, {expr: And(In("id", 95, 91, 97), Gt("n", 0)).expr}: 3, {expr: Eq("text", "none").expr}: 0} {
+			for name, read := range reads {
+				for _, columns := range [][]string{{"id"}, {}, {"text"}} {
+					for _, limit := range []int64{0, 1, 9, 10, 11} {
+						for _, size := range []int64{0, 1, 3} {
+							r, err := read(ScanOptions{Filter: *f, Columns: columns, Limit: limit, BatchRows: size, From: 3})
+							if err != nil {
+								t.Fatal(err)
+							}
+							want := matches
+							if limit > 0 {
+								want = min(want, int(limit))
+							}
+							n := 0
+							for r.Next() {
+								rec := r.RecordBatch()
+								if size > 0 && rec.NumRows() > size || int(rec.NumCols()) != len(columns) {
+									t.Fatalf("%s %v: a batch of %d rows and %d columns", name, f, rec.NumRows(), rec.NumCols())
+								}
+								n += int(rec.NumRows())
+							}
+							if r.Err() != nil || n != want {
+								t.Errorf("%s %v, columns %v, limit %d, size %d: %d rows, %v, want %d", name, f, columns, limit, size, n, r.Err(), want)
+							}
+							r.Release()
+						}
+					}
+				}
+				// Released before the end.
+				r, err := read(ScanOptions{Filter: *f, BatchRows: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Next()
+				r.Release()
+			}
+		}
+	})
+}
+
+// TestQ05_CancelledFilter ends a read that finds nothing with its context.
+func TestQ05_CancelledFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), keyedOptions())
+		mustPut(t, w, seq(t, 0, 10_000))
+		s := mustSnapshot(t, w.Snapshot)
+		ctx := &endsAfter{Context: t.Context(), n: 4}
+		r, err := s.Scan(ctx, ScanOptions{Filter: Eq("text", "none")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Release()
+		if r.Next() || !errors.Is(r.Err(), context.Canceled) {
+			t.Errorf("a cancelled read that found nothing: %v", r.Err())
+		}
+	})
+}
+
+// endsAfter is a context that has ended once it was asked n times.
+type endsAfter struct {
+	context.Context
+	n int
+}
+
+func (c *endsAfter) Err() error {
+	if c.n--; c.n < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestExplain compares what is said with what is to be expected, and what each way
+// gives with a scan that looks at every row.
+func TestExplain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), keyedOptions())
+		mustPut(t, w, seq(t, 0, 1000))
+		if err := w.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, w, batchOf(t, testRow{5, "again", 9999}, testRow{2000, "new", 50}))
+		s := mustSnapshot(t, w.Snapshot)
+		for _, tt := range []struct {
+			o    ScanOptions
+			want string
+		}{
+			{ScanOptions{}, "scan the live ones of 1002 rows in the order of ordinals"},
+			{ScanOptions{From: 1000}, "scan the live ones of 2 rows in the order of ordinals"},
+			{ScanOptions{Filter: And()}, "scan the live ones of 1002 rows in the order of ordinals"},
+			{ScanOptions{Filter: Eq("text", "row 7")}, `scan the live ones of 1002 rows in the order of ordinals, filter them by text = "row 7"`},
+			{ScanOptions{Filter: Eq("id", 5)}, "look up 1 primary keys, filter them by id = 5, and order what was found by ordinal"},
+			{ScanOptions{Filter: And(In("id", 5, 7, 5), Gt("n", 0))}, "look up 2 primary keys, filter them by (id in (5, 7, 5) and n > 0), and order what was found by ordinal"},
+			{ScanOptions{Filter: Gt("id", 5)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by id > 5"},
+			{ScanOptions{Filter: Le("n", 50)}, `take 6 live rows of the ordered index "by_n", filter them by n <= 50, and order them by ordinal`},
+			{ScanOptions{Filter: Lt("n", 5000)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by n < 5000"},
+			{ScanOptions{Filter: And(Gt("n", 100), Prefix("text", "row"), Not(Gt("n", 120)))},
+				`take 2 live rows of the ordered index "by_n", filter them by (n > 100 and text has prefix "row" and not n > 120), and order them by ordinal`},
+			{ScanOptions{Filter: And(Gt("n", 5), Lt("n", 5))}, "read nothing: no row can match (n > 5 and n < 5)"},
+			{ScanOptions{Filter: Or(Eq("id", 5), Eq("id", 6))}, "scan the live ones of 1002 rows in the order of ordinals, filter them by (id = 5 or id = 6)"},
+		} {
+			p, err := s.Explain(t.Context(), tt.o)
+			if err != nil || p.String() != tt.want {
+				t.Errorf("%+v: %v, %v, want %s", tt.o, p, err, tt.want)
+			}
+			sameAsFullScan(t, s, tt.o)
+		}
+		for _, tt := range []struct {
+			r    index.Range
+			f    Filter
+			want string
+		}{
+			{index.Range{}, Filter{}, `go through the ordered index "by_n"`},
+			{index.Range{Reverse: true}, Eq("id", 5), `go through the ordered index "by_n" backwards, filter them by id = 5`},
+			{index.Range{}, In("n", 50, 30), `go through the ordered index "by_n", within the bounds of the filter, filter them by n in (50, 30)`},
+			{index.Range{Low: []any{20}}, Lt("n", 40), `go through the ordered index "by_n", within the bounds of the filter, filter them by n < 40`},
+			{index.Range{Low: []any{20}, High: []any{90}}, Lt("n", 40), `go through the ordered index "by_n", filter them by n < 40`},
+			{index.Range{}, Or(), "read nothing: no row can match false"},
+		} {
+			p, err := s.ExplainRange(t.Context(), "by_n", tt.r, ScanOptions{Filter: tt.f})
+			if err != nil || p.String() != tt.want {
+				t.Errorf("range %+v, %v: %v, %v, want %s", tt.r, tt.f, p, err, tt.want)
+			}
+		}
+		s.Close()
+		if err := second(s.Explain(t.Context(), ScanOptions{})); !errors.Is(err, ErrClosed) {
+			t.Errorf("explain of a closed snapshot: %v", err)
+		}
+	})
+}
+
+// sameAsFullScan compares a scan with the rows of one without a filter that match.
+func sameAsFullScan(t *testing.T, s *Snapshot, o ScanOptions) {
+	t.Helper()
+	prog, err := s.r.bindFilter("scan", o.Filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for r := range matching(t.Context(), prog, scan(o.From, s.views())) {
+		for i := range r.n {
+			want = append(want, fmt.Sprint(r.ordinal+uint64(i)))
+		}
+	}
+	o.Ordinals, o.Columns = true, []string{}
+	var got []string
+	for rec, err := range s.All(t.Context(), o) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range int(rec.NumRows()) {
+			got = append(got, rec.Column(0).ValueStr(i))
+		}
+	}
+	if prog != nil && prog.Never() {
+		want = nil
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v: ordinals %v, want %v", o, got, want)
+	}
+}
