@@ -25,8 +25,9 @@ type textReader struct {
 
 // textPart is a TextPart with the index that is searched.
 type textPart struct {
-	TextPart
-	text *text
+	Part
+	hidden Shadow // by newer parts
+	text   *text
 }
 
 var (
@@ -42,17 +43,8 @@ func newTextReader(spec *textSpec, parts []textPart) *textReader {
 
 // live tells whether a slot is a document.
 func (p *textPart) live(slot uint32) bool {
-	if !p.Set.Live(slot, p.Bound) {
-		return false
-	}
-	if p.Hidden == nil {
-		return true
-	}
-	return !p.Hidden(p.Set.rows.Locate(slot))
+	return p.Set.Live(slot, p.Bound) && !p.hidden.Hides(slot)
 }
-
-// end is the ordinal behind the part's last row.
-func (p *textPart) end() uint64 { return p.First + uint64(p.Bound) }
 
 // field refuses what is asked of another column than that of the index.
 func (r *textReader) field(name string) error {
