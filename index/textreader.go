@@ -25,11 +25,12 @@ type textReader struct {
 	err   error  // of the first read that failed: there may be hits that were not seen
 }
 
-// textPart is a TextPart with the index that is searched.
+// textPart is a Part with the index that is searched.
 type textPart struct {
-	TextPart
-	text   *text // nil: frozen
-	source textSource
+	Part
+	hidden Shadow // by newer parts
+	text   *text
+	source textSource // text, as a source
 }
 
 var (
@@ -53,17 +54,8 @@ func (r *textReader) fail(err error) error {
 
 // live tells whether a slot is a document.
 func (p *textPart) live(slot uint32) bool {
-	if !p.Set.Live(slot, p.Bound) {
-		return false
-	}
-	if p.Hidden == nil {
-		return true
-	}
-	return !p.Hidden(p.Set.rows.Locate(slot))
+	return p.Set.Live(slot, p.Bound) && !p.hidden.Hides(slot)
 }
-
-// end is the ordinal behind the part's last row.
-func (p *textPart) end() uint64 { return p.First + uint64(p.Bound) }
 
 // field refuses what is asked of another column than that of the index.
 func (r *textReader) field(name string) error {
