@@ -50,13 +50,9 @@ func (s *Spec) SearchText(ctx context.Context, name string, q query.Query, limit
 	if err := checkQuery(spec, q, limit); err != nil {
 		return nil, err
 	}
-	searched := make([]textPart, 0, len(parts))
-	for i, p := range parts {
-		t, err := p.Set.text(name)
-		if err != nil {
-			return nil, err
-		}
-		searched = append(searched, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t, source: t})
+	searched, err := textParts(ctx, spec, parts)
+	if err != nil {
+		return nil, err
 	}
 	return newTextReader(ctx, spec, searched).search(ctx, q, limit)
 }
