@@ -130,14 +130,14 @@ func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
 				x := newTextTable(t, keyed, list, Text{Analyzer: analyzer, NoPositions: bare})
 				for range 4 {
 					var docs []doc
-					for range 60 {
+					for range 40 {
 						docs = append(docs, randomDoc(r, keyed, list))
 					}
 					x.put(docs...)
 				}
 				bound := uint64(len(x.docs))
 				whole, byRange := x.frozenParts(1, FrozenOptions{}), x.frozenParts(1, small)
-				for range 40 {
+				for range 15 {
 					q, limit := randomQuery(r, 0, !bare), pick(r, 1, 3, 10, 1000)
 					want := x.search(q, limit, bound)
 					for _, parts := range [][]Part{whole, byRange} {
@@ -394,5 +394,20 @@ func TestFrozenOtherIndex(t *testing.T) {
 	}
 	if _, err := x.tabs[0].set.Freeze(t.Context(), "body", 1, identity, new(bytes.Buffer)); !errors.Is(err, ErrFailed) {
 		t.Errorf("freeze a failed index: %v", err)
+	}
+}
+
+// TestTextRegexpsOfAnotherColumn: bleve asks for the dictionary and does not look at the
+// error that comes with it.
+func TestTextRegexpsOfAnotherColumn(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	x.put(textDoc(1, "word"))
+	wild, regexp := query.NewWildcardQuery("*x"), query.NewRegexpQuery(".*x")
+	wild.SetField("title")
+	regexp.SetField("title")
+	for _, q := range []query.Query{wild, regexp} {
+		if _, err := x.searchParts(q, 1, x.parts(1)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%T: %v", q, err)
+		}
 	}
 }
