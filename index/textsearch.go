@@ -56,9 +56,9 @@ func (s *Spec) SearchText(ctx context.Context, name string, q query.Query, limit
 		if err != nil {
 			return nil, err
 		}
-		searched = append(searched, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t})
+		searched = append(searched, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t, source: t})
 	}
-	return newTextReader(spec, searched).search(ctx, q, limit)
+	return newTextReader(ctx, spec, searched).search(ctx, q, limit)
 }
 
 func checkQuery(spec *textSpec, q query.Query, limit int) error {
@@ -107,6 +107,9 @@ func (r *textReader) search(ctx context.Context, q query.Query, limit int) ([]Te
 	if err := best.Collect(ctx, searcher, r); err != nil {
 		return nil, r.failure(ctx, err)
 	}
+	if r.err != nil {
+		return nil, r.err
+	}
 	found := best.Results()
 	hits := make([]TextHit, len(found))
 	for i, m := range found {
@@ -117,7 +120,10 @@ func (r *textReader) search(ctx context.Context, q query.Query, limit int) ([]Te
 
 // failure is an error of bleve's: what it says of a query is wrong with the query.
 func (r *textReader) failure(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrInvalid) {
+	switch {
+	case r.err != nil:
+		return r.err
+	case ctx.Err() != nil || errors.Is(err, ErrInvalid):
 		return err
 	}
 	return &QueryError{Index: r.spec.cfg.Name, Err: err}
