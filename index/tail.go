@@ -18,7 +18,8 @@ type text struct {
 	set     *Set
 	terms   terms
 	lengths lengths
-	sums    atomic.Pointer[sums] // readers' notes
+	written prefixSums // over the slots
+	hidden  prefixSums // over the entries of the set's shadow
 
 	heap atomic.Int64 // of what the writer fills
 
@@ -154,11 +155,7 @@ func (t *text) account() {
 }
 
 func (t *text) bytes() int64 {
-	n := t.heap.Load() + t.terms.orderBytes()
-	if s := t.sums.Load(); s != nil {
-		n += int64(cap(s.points))*int64(unsafe.Sizeof(sum{})) + int64(unsafe.Sizeof(*s))
-	}
-	return n
+	return t.heap.Load() + t.terms.orderBytes() + t.written.bytes() + t.hidden.bytes()
 }
 
 // lengths has the number of terms of each slot, 0 for tombstones.

@@ -5,21 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/collector"
 	"github.com/blevesearch/bleve/v2/search/query"
 	blevindex "github.com/blevesearch/bleve_index_api"
 )
-
-// TextPart is what a search covers of one memtable.
-type TextPart struct {
-	Set   *Set
-	Bound uint32 // exclusive; ≤ Set.Applied()
-	First uint64 // ordinal of slot 0
-	// Hidden tells whether a newer part has the row's key. Nil: none has.
-	Hidden func(rec arrow.RecordBatch, row int) bool
-}
 
 // TextHit is a row that a search found.
 type TextHit struct {
@@ -48,7 +38,7 @@ func (e *QueryError) Unwrap() error        { return e.Err }
 // The query is one of bleve's (search/query). The index's column is the field that it
 // asks where it names none; it can ask no other. Statistics are those of the live
 // rows below the bounds: hits and scores are what an index of just these would give.
-func (s *Spec) SearchText(ctx context.Context, name string, q query.Query, limit int, parts ...TextPart) ([]TextHit, error) {
+func (s *Spec) SearchText(ctx context.Context, name string, q query.Query, limit int, parts ...Part) ([]TextHit, error) {
 	i, ok := s.byName[name]
 	if !ok {
 		return nil, &NoIndexError{Index: name, Kind: KindText}
@@ -61,14 +51,14 @@ func (s *Spec) SearchText(ctx context.Context, name string, q query.Query, limit
 		return nil, err
 	}
 	searched := make([]textPart, 0, len(parts))
-	for _, p := range parts {
+	for i, p := range parts {
 		t, err := p.Set.text(name)
 		if err != nil {
 			return nil, err
 		}
-		searched = append(searched, textPart{TextPart: p, text: t})
+		searched = append(searched, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t, source: t})
 	}
-	return newTextReader(spec, searched).search(ctx, q, limit)
+	return newTextReader(ctx, spec, searched).search(ctx, q, limit)
 }
 
 func checkQuery(spec *textSpec, q query.Query, limit int) error {
@@ -117,6 +107,9 @@ func (r *textReader) search(ctx context.Context, q query.Query, limit int) ([]Te
 	if err := best.Collect(ctx, searcher, r); err != nil {
 		return nil, r.failure(ctx, err)
 	}
+	if r.err != nil {
+		return nil, r.err
+	}
 	found := best.Results()
 	hits := make([]TextHit, len(found))
 	for i, m := range found {
@@ -127,7 +120,10 @@ func (r *textReader) search(ctx context.Context, q query.Query, limit int) ([]Te
 
 // failure is an error of bleve's: what it says of a query is wrong with the query.
 func (r *textReader) failure(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrInvalid) {
+	switch {
+	case r.err != nil:
+		return r.err
+	case ctx.Err() != nil || errors.Is(err, ErrInvalid):
 		return err
 	}
 	return &QueryError{Index: r.spec.cfg.Name, Err: err}

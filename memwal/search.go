@@ -97,7 +97,7 @@ func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o Sea
 	if err := s.keyFailed(views); err != nil {
 		return nil, nil, fmt.Errorf("search: %w", err)
 	}
-	hits, err := s.r.spec.SearchText(ctx, name, q, o.Limit, memtable.TextParts(views)...)
+	hits, err := s.r.spec.SearchText(ctx, name, q, o.Limit, memtable.Parts(views)...)
 	switch {
 	case errors.Is(err, index.ErrInvalid):
 		return nil, nil, invalid("search", err)
