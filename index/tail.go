@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/blevesearch/bleve/v2/analysis"
 )
 
 // text is the full-text index of one memtable: terms with their postings, and how
@@ -22,12 +24,13 @@ type text struct {
 	heap atomic.Int64 // of what the writer fills
 
 	// The writer's.
-	slabs slabs
-	row   rowTerms
+	analyzer analysis.Analyzer
+	slabs    slabs
+	row      rowTerms
 }
 
 func newText(spec *textSpec, s *Set) *text {
-	t := &text{spec: spec, set: s}
+	t := &text{spec: spec, set: s, analyzer: fastAnalyzer(spec.analyzer)}
 	t.terms.init(s.spec.hashBytes)
 	t.account()
 	return t
@@ -83,7 +86,10 @@ func (t *text) add(col *textColumn, row int, slot uint32) {
 		}
 		// Analyzers change their input.
 		r.input = append(r.input[:0], s...)
-		for _, token := range t.spec.analyzer.Analyze(r.input) {
+		for _, token := range t.analyzer.Analyze(r.input) {
+			if len(token.Term) > MaxTermBytes {
+				continue
+			}
 			length++
 			r.touch(t.terms.intern(&t.slabs, token.Term, slot), uint64(i-from)*elementPlace+uint64(token.Position), !t.spec.cfg.NoPositions)
 		}
