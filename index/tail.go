@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/blevesearch/bleve/v2/analysis"
 )
 
 // text is the full-text index of one memtable: terms with their postings, and how
@@ -16,17 +18,19 @@ type text struct {
 	set     *Set
 	terms   terms
 	lengths lengths
-	sums    atomic.Pointer[sums] // readers' notes
+	written prefixSums // over the slots
+	hidden  prefixSums // over the entries of the set's shadow
 
 	heap atomic.Int64 // of what the writer fills
 
 	// The writer's.
-	slabs slabs
-	row   rowTerms
+	analyzer analysis.Analyzer
+	slabs    slabs
+	row      rowTerms
 }
 
 func newText(spec *textSpec, s *Set) *text {
-	t := &text{spec: spec, set: s}
+	t := &text{spec: spec, set: s, analyzer: fastAnalyzer(spec.analyzer)}
 	t.terms.init(s.spec.hashBytes)
 	t.account()
 	return t
@@ -82,7 +86,10 @@ func (t *text) add(col *textColumn, row int, slot uint32) {
 		}
 		// Analyzers change their input.
 		r.input = append(r.input[:0], s...)
-		for _, token := range t.spec.analyzer.Analyze(r.input) {
+		for _, token := range t.analyzer.Analyze(r.input) {
+			if len(token.Term) > MaxTermBytes {
+				continue
+			}
 			length++
 			r.touch(t.terms.intern(&t.slabs, token.Term, slot), uint64(i-from)*elementPlace+uint64(token.Position), !t.spec.cfg.NoPositions)
 		}
@@ -148,11 +155,7 @@ func (t *text) account() {
 }
 
 func (t *text) bytes() int64 {
-	n := t.heap.Load() + t.terms.orderBytes()
-	if s := t.sums.Load(); s != nil {
-		n += int64(cap(s.points))*int64(unsafe.Sizeof(sum{})) + int64(unsafe.Sizeof(*s))
-	}
-	return n
+	return t.heap.Load() + t.terms.orderBytes() + t.written.bytes() + t.hidden.bytes()
 }
 
 // lengths has the number of terms of each slot, 0 for tombstones.
