@@ -232,7 +232,7 @@ func BenchmarkTextSearch(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				start := time.Now()
-				hits, err := x.x.spec.SearchText(context.Background(), "body", c.q, 10, x.part)
+				hits, err := x.x.spec.SearchText(context.Background(), "body", TextSearch{Query: c.q, Limit: 10}, x.part)
 				took = append(took, time.Since(start))
 				if err != nil || len(hits) == 0 {
 					b.Fatal(len(hits), err)
@@ -270,7 +270,7 @@ func BenchmarkTextApplyBesideReader(b *testing.B) {
 					if reads {
 						wg.Go(func() {
 							for !stop.Load() {
-								if _, err := x.spec.SearchText(context.Background(), "body", q, 10, Part{Set: f.set, Bound: f.set.Applied()}); err != nil {
+								if _, err := x.spec.SearchText(context.Background(), "body", TextSearch{Query: q, Limit: 10}, Part{Set: f.set, Bound: f.set.Applied()}); err != nil {
 									b.Error(err)
 								}
 								searches.Add(1)
