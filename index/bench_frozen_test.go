@@ -158,7 +158,7 @@ func BenchmarkSearchFrozen(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					if _, err := x.spec.SearchText(b.Context(), "body", q.query, 10, part); err != nil {
+					if _, err := x.spec.SearchText(b.Context(), "body", TextSearch{Query: q.query, Limit: 10}, part); err != nil {
 						b.Fatal(err)
 					}
 				}

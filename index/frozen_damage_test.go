@@ -113,7 +113,7 @@ func TestFrozenFailingReads(t *testing.T) {
 	if f, _ = x.spec.OpenFrozen(t.Context(), "body", src, small); f == nil {
 		t.Fatal("it does not open")
 	}
-	if _, err := x.spec.SearchText(ctx, "body", query.NewMatchAllQuery(), 10, Part{Frozen: &FrozenPart{Index: f}}); !errors.Is(err, context.Canceled) {
+	if _, err := x.spec.SearchText(ctx, "body", TextSearch{Query: query.NewMatchAllQuery(), Limit: 10}, Part{Frozen: &FrozenPart{Index: f}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -174,7 +174,7 @@ func answers(ctx context.Context, s *Spec, name string, src FrozenSource, o Froz
 		fmt.Fprint(&b, row, ok)
 	}
 	for _, q := range frozenQueries() {
-		hits, err := s.SearchText(ctx, name, q, 1000, Part{Frozen: &FrozenPart{Index: f}})
+		hits, err := s.SearchText(ctx, name, TextSearch{Query: q, Limit: 1000}, Part{Frozen: &FrozenPart{Index: f}})
 		if errors.Is(err, ErrInvalid) && f.text.cfg.NoPositions {
 			continue // phrases
 		}

@@ -108,7 +108,7 @@ func (x *textTable) frozenParts(n int, o FrozenOptions) []Part {
 }
 
 func (x *textTable) searchParts(q query.Query, limit int, parts []Part) ([]found, error) {
-	hits, err := x.spec.SearchText(x.t.Context(), "body", q, limit, parts...)
+	hits, err := x.spec.SearchText(x.t.Context(), "body", TextSearch{Query: q, Limit: limit}, parts...)
 	var out []found
 	for _, h := range hits {
 		out = append(out, found{parts[h.Part].First + uint64(h.Slot), h.Score})
@@ -305,7 +305,7 @@ func TestFrozenEdges(t *testing.T) {
 		"one":        {textDoc(1, "word")},
 		"no text":    {{id: 1}, textDoc(2, "")},
 		"dead":       {textDoc(1, "word"), {id: 1, dead: true}},
-		"long terms": {textDoc(1, long), textDoc(2, long+"y"), textDoc(3, long+"z"), textDoc(4, "word"), textDoc(5, "y"+long)},
+		"long terms": {textDoc(1, long), textDoc(2, long+"y"), textDoc(3, long+"z"), textDoc(4, "word"), textDoc(5, "y"+long), textDoc(6, long[:60_000])},
 	} {
 		x := newTextTable(t, true, false, Text{Analyzer: "keyword"})
 		if len(docs) > 0 {
@@ -317,7 +317,7 @@ func TestFrozenEdges(t *testing.T) {
 				f := openFrozen(t, x.spec, "body", FrozenBytes(freeze(t, x.tabs[0].set, "body", identity)), o)
 				parts = []Part{{Frozen: &FrozenPart{Index: f}}}
 			}
-			for _, q := range []query.Query{query.NewMatchAllQuery(), query.NewTermQuery("word"), query.NewTermQuery(long), query.NewPrefixQuery("x"),
+			for _, q := range []query.Query{query.NewMatchAllQuery(), query.NewTermQuery("word"), query.NewTermQuery(long[:60_000]), query.NewPrefixQuery(long[:50_000]), query.NewPrefixQuery("x"),
 				query.NewPrefixQuery(""), query.NewTermQuery("none"), query.NewTermQuery(""), query.NewTermQuery("\xff")} {
 				got, err := x.searchParts(q, 10, parts)
 				if err != nil {

@@ -39,7 +39,7 @@ const (
 	rowsSlots  = 1 // a file row is the slot
 	rowsListed = 2 // file rows are listed
 
-	headBytes = 36
+	frozenHeadBytes = 36
 )
 
 // full tells whether the index has every slot.
@@ -122,7 +122,7 @@ func appendText(to []byte, s string) []byte { return append(le.AppendUint32(to, 
 
 func (h *frozenHead) decode(b []byte) error {
 	bad := func(what string) error { return &CorruptError{What: "the description in its footer: " + what} }
-	if len(b) < headBytes {
+	if len(b) < frozenHeadBytes {
 		return bad("too short")
 	}
 	*h = frozenHead{
@@ -130,7 +130,7 @@ func (h *frozenHead) decode(b []byte) error {
 		slots: le.Uint32(b[8:]), rows: le.Uint32(b[12:]), terms: le.Uint64(b[16:]), entries: le.Uint64(b[24:]),
 	}
 	columns := le.Uint32(b[32:])
-	b = b[headBytes:]
+	b = b[frozenHeadBytes:]
 	ok := true
 	text := func() string {
 		if len(b) < 4 || uint64(le.Uint32(b)) > uint64(len(b)-4) {

@@ -74,7 +74,7 @@ func (h Shadow) Hides(slot uint32) bool {
 
 // Shadow returns what newer parts, oldest first, hide of the set's rows. They are all
 // that follow the set, without a gap, and all rows of the set are applied. The keys of
-// rows that nobody asked about before are looked up, which takes some 0.2 µs each: see
+// rows that nobody asked about before are looked up, a fraction of a microsecond each: see
 // Unresolved.
 func (s *Set) Shadow(newer ...Part) Shadow {
 	if s.versions == nil || len(newer) == 0 {

@@ -413,19 +413,16 @@ func (r *textReader) FieldDictFuzzyAutomaton(field, word string, fuzziness int, 
 	return d, a, err
 }
 
-// dict lists the terms from a text on, as far as they match. With an error it returns a
-// dictionary, too, which gives that error: bleve's search for regular expressions looks
-// at the dictionary alone.
+// dict lists the terms from a text on, as far as they match.
 func (r *textReader) dict(field, from string, match func(string) (distance uint8, in, more bool)) (*dictionary, error) {
-	d := &dictionary{r: r, match: match, lists: make([]termList, len(r.parts))}
-	if d.err = r.field(field); d.err != nil {
-		return d, d.err
+	if err := r.field(field); err != nil {
+		return nil, err
 	}
+	d := &dictionary{r: r, match: match, lists: make([]termList, len(r.parts))}
 	for i := range r.parts {
 		l, err := r.parts[i].source.termsFrom(from)
 		if err != nil {
-			d.err = r.fail(err)
-			return d, d.err
+			return nil, r.fail(err)
 		}
 		d.lists[i] = l
 	}
@@ -439,14 +436,10 @@ type dictionary struct {
 	match func(string) (distance uint8, in, more bool)
 	lists []termList // of each part
 	at    []int      // the parts that have the lowest word
-	err   error      // that it could not be made
 }
 
 // Next implements blevindex.FieldDict.
 func (d *dictionary) Next() (*blevindex.DictEntry, error) {
-	if d.err != nil {
-		return nil, d.err
-	}
 	for {
 		word, ok := d.lowest()
 		if !ok {

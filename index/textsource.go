@@ -166,8 +166,7 @@ func (t *text) find(word []byte) (sourceTerm, error) {
 }
 
 func (t *text) termsFrom(text string) (termList, error) {
-	sorted := t.terms.sorted()
-	return &tailTerms{terms: &t.terms, left: sorted[t.terms.from(sorted, text):]}, nil
+	return tailTerms{t.terms.list(text)}, nil
 }
 
 func (t *text) slotLengths() lengthReader { return tailLengths{&t.lengths} }
@@ -181,23 +180,8 @@ type tailLengths struct{ *lengths }
 func (l tailLengths) at(slot uint32) (uint32, error) { return l.lengths.at(slot), nil }
 
 // tailTerms are the terms of a mutable index that are left.
-type tailTerms struct {
-	terms *terms
-	left  []uint32
-}
+type tailTerms struct{ *termCursor }
 
-func (d *tailTerms) word() (string, bool) {
-	if len(d.left) == 0 {
-		return "", false
-	}
-	return d.terms.at(d.left[0]).text, true
-}
-
-func (d *tailTerms) term() (sourceTerm, error) {
-	return sourceTerm{tail: d.terms.at(d.left[0])}, nil
-}
-
-func (d *tailTerms) next() error {
-	d.left = d.left[1:]
-	return nil
+func (d tailTerms) term() (sourceTerm, error) {
+	return sourceTerm{tail: d.termCursor.term()}, nil
 }

@@ -111,3 +111,63 @@ func TestHiddenResolvesOnceItPays(t *testing.T) {
 	}
 	read(1000)
 }
+
+// BenchmarkHidden asks for each row of a keyed memtable of a million rows whether one
+// with as many other random keys hides it: by lookups, for the first time with marks,
+// and once the marks are there.
+func BenchmarkHidden(b *testing.B) {
+	const rows, batch = 1 << 20, 1 << 12
+	build := func() []View {
+		mem := checked(b)
+		rng := rand.New(rand.NewPCG(1, 2))
+		s := newShard(b, keyedSchema, bind(b), 0)
+		for i := range 2 * rows / batch {
+			if i == rows/batch {
+				s.rotate()
+			}
+			some := make([]row, batch)
+			for i := range some {
+				some[i] = row{id: rng.Int64N(8 * rows)}
+			}
+			s.put(keyed(mem, some...))
+		}
+		s.run()
+		return viewsOf(s.live, 2*rows)
+	}
+	ask := func(b *testing.B, h *Hidden) {
+		n := 0
+		for slot := range uint32(rows) {
+			if h.Hides(slot) {
+				n++
+			}
+		}
+		if n == 0 {
+			b.Fatal("no row is hidden")
+		}
+	}
+	report := func(b *testing.B) { b.ReportMetric(float64(b.N)*rows/b.Elapsed().Seconds(), "rows/s") }
+	b.Run("lookups", func(b *testing.B) {
+		views := build()
+		for b.Loop() {
+			ask(b, looksUp(views[0], views[1:]))
+		}
+		report(b)
+	})
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			views := build()
+			b.StartTimer()
+			ask(b, resolves(views[0], views[1:]))
+		}
+		report(b)
+	})
+	b.Run("kept", func(b *testing.B) {
+		views := build()
+		ask(b, resolves(views[0], views[1:]))
+		for b.Loop() {
+			ask(b, resolves(views[0], views[1:]))
+		}
+		report(b)
+	})
+}

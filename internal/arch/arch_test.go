@@ -38,9 +38,10 @@ var allowed = []struct {
 	{"replay", []string{"memtable", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"flusher", []string{"internal/fault", "memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"memwal", []string{"internal/fault", "objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/filter", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
+	{"memwal/filtertext", []string{"memwal", "internal/filter"}},
 	{"memwal/simulation", nil}, // tests only
 	{"memwal/fight", nil},      // tests only
-	{"bench/...", []string{"memwal", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
+	{"bench/...", []string{"memwal", "memwal/filtertext", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
 	{"examples/...", []string{"memwal", "index", "objstore", "examples/..."}},
 }
 
