@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -145,7 +147,7 @@ func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if err := same(got, want, 1e-9); err != nil {
+						if err := same(got, want, 0); err != nil {
 							t.Fatalf("%s, limit %d: %v", describe(q), limit, err)
 						}
 					}
@@ -408,6 +410,35 @@ func TestTextRegexpsOfAnotherColumn(t *testing.T) {
 	for _, q := range []query.Query{wild, regexp} {
 		if _, err := x.searchParts(q, 1, x.parts(1)); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%T: %v", q, err)
+		}
+	}
+}
+
+// TestM02_FrozenBytes: what Bytes says is what the heap grows by, within 15 %, with all of
+// a small object, or with the pages of a large one that searches have read.
+func TestM02_FrozenBytes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory is on the heap")
+	}
+	x := zipfTable(t, 30_000, Text{Analyzer: "simple"})
+	b := freeze(t, x.tabs[0].set, "body", shuffle(30_000))
+	for name, o := range map[string]FrozenOptions{
+		"whole": {WholeBytes: int64(len(b))}, "ranges": {WholeBytes: 1}, "a small cache": {WholeBytes: 1, CacheBytes: 300_000},
+	} {
+		src := &ranged{b: b}
+		before := heapInUse()
+		f := openFrozen(t, x.spec, "body", src, o)
+		for i := range uint64(60) {
+			if _, err := x.searchParts(query.NewTermQuery(zipfWord(i)), 5, []Part{{Frozen: &FrozenPart{Index: f}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		heap, claimed := heapInUse()-before, f.Bytes()
+		runtime.KeepAlive(src)
+		runtime.KeepAlive(f)
+		t.Logf("%s: %d bytes of %d", name, heap, len(b))
+		if off := math.Abs(float64(claimed-heap)) / float64(heap); off > 0.15 {
+			t.Errorf("%s: Bytes = %d, the heap grew by %d: off by %.0f %%", name, claimed, heap, 100*off)
 		}
 	}
 }
