@@ -301,13 +301,13 @@ func TestFrozenFileRows(t *testing.T) {
 
 // TestFrozenEdges: nothing, one row, no live row, terms of any length.
 func TestFrozenEdges(t *testing.T) {
-	long := strings.Repeat("x", 300_000)
+	long := strings.Repeat("x", MaxTermBytes-1)
 	for name, docs := range map[string][]doc{
 		"empty":      nil,
 		"one":        {textDoc(1, "word")},
 		"no text":    {{id: 1}, textDoc(2, "")},
 		"dead":       {textDoc(1, "word"), {id: 1, dead: true}},
-		"long terms": {textDoc(1, long), textDoc(2, long+"y"), textDoc(3, long+"z"), textDoc(4, "word"), textDoc(5, "y"+long), textDoc(6, long[:60_000])},
+		"long terms": {textDoc(1, long), textDoc(2, long+"y"), textDoc(3, long+"z"), textDoc(4, "word"), textDoc(5, "y"+long), textDoc(6, long[:7000])},
 	} {
 		x := newTextTable(t, true, false, Text{Analyzer: "keyword"})
 		if len(docs) > 0 {
@@ -319,7 +319,7 @@ func TestFrozenEdges(t *testing.T) {
 				f := openFrozen(t, x.spec, "body", FrozenBytes(freeze(t, x.tabs[0].set, "body", identity)), o)
 				parts = []Part{{Frozen: &FrozenPart{Index: f}}}
 			}
-			for _, q := range []query.Query{query.NewMatchAllQuery(), query.NewTermQuery("word"), query.NewTermQuery(long[:60_000]), query.NewPrefixQuery(long[:50_000]), query.NewPrefixQuery("x"),
+			for _, q := range []query.Query{query.NewMatchAllQuery(), query.NewTermQuery("word"), query.NewTermQuery(long[:7000]), query.NewPrefixQuery(long[:6000]), query.NewPrefixQuery("x"),
 				query.NewPrefixQuery(""), query.NewTermQuery("none"), query.NewTermQuery(""), query.NewTermQuery("\xff")} {
 				got, err := x.searchParts(q, 10, parts)
 				if err != nil {

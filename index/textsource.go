@@ -182,6 +182,9 @@ func (l tailLengths) at(slot uint32) (uint32, error) { return l.lengths.at(slot)
 // tailTerms are the terms of a mutable index that are left.
 type tailTerms struct{ *termCursor }
 
-func (d tailTerms) term() (sourceTerm, error) {
-	return sourceTerm{tail: d.termCursor.term()}, nil
+func (d tailTerms) term() (sourceTerm, error) { return sourceTerm{tail: d.termCursor.term()}, nil }
+
+func (d tailTerms) next() error {
+	d.termCursor.next()
+	return nil
 }
