@@ -36,7 +36,7 @@ func pagedTable(t testing.TB) *textTable {
 	r := rand.New(rand.NewPCG(101, 102))
 	x := newTextTable(t, false, false, Text{Analyzer: "simple"})
 	var docs []doc
-	for i := range 1200 {
+	for i := range unlessRace(1200, 700) {
 		s := "often " + randomText(r, 8)
 		for range 14 {
 			s += " " + string([]byte{byte('a' + r.IntN(26)), byte('a' + r.IntN(26)), byte('a' + r.IntN(26)), byte('a' + r.IntN(26))})
@@ -53,7 +53,7 @@ func pagedTable(t testing.TB) *textTable {
 func TestFrozenFailingReads(t *testing.T) {
 	x := pagedTable(t)
 	b := freeze(t, x.tabs[0].set, "body", func(slot uint32) (uint32, bool) { return slot, slot%5 > 0 })
-	if len(b) < 2*pagefile.PageBytes {
+	if len(b) < pagefile.PageBytes {
 		t.Fatalf("only %d bytes", len(b))
 	}
 	src := &ranged{b: b}
@@ -99,7 +99,7 @@ func TestFrozenFailingReads(t *testing.T) {
 					t.Fatalf("%s, after a read that %s: %d hits, %v", describe(q), name, len(got), err)
 				}
 			}
-			if k > 80 {
+			if k > unlessRace(80, 10) {
 				break
 			}
 		}
@@ -250,7 +250,7 @@ func TestFrozenDamageBehindChecksums(t *testing.T) {
 	r := rand.New(rand.NewPCG(121, 122))
 	found := 0
 	for name, b := range objects {
-		for range 700 {
+		for range unlessRace(700, 100) {
 			bad := bytes.Clone(b)
 			for range 1 + r.IntN(3) {
 				bad[r.IntN(len(bad))] = pick(r, 0, 1, 0x7f, 0x80, 0xff, byte(r.Uint32()))

@@ -20,6 +20,14 @@ import (
 // identity maps every slot to the row of the same number.
 func identity(slot uint32) (uint32, bool) { return slot, true }
 
+// unlessRace is n, and few where the race detector makes all of it ten times slower.
+func unlessRace[T any](n, few T) T {
+	if raceEnabled {
+		return few
+	}
+	return n
+}
+
 func freeze(t testing.TB, s *Set, name string, row func(uint32) (uint32, bool)) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -123,7 +131,11 @@ func (x *textTable) searchParts(q query.Query, limit int, parts []Part) ([]found
 // and without positions, for texts and lists of texts, with rows superseded and deleted
 // before the freeze; from memory and by ranges.
 func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
-	for i, analyzer := range append(Analyzers(), "") {
+	all := append(Analyzers(), "")
+	if raceEnabled {
+		all = analyzersTested // one goroutine each: there is no race to find
+	}
+	for i, analyzer := range all {
 		for j, bare := range []bool{false, true} {
 			keyed, list := (i+j)%2 == 0, i%3 == 0
 			t.Run(fmt.Sprintf("analyzer=%s nopositions=%t keyed=%t list=%t", analyzer, bare, keyed, list), func(t *testing.T) {
@@ -160,7 +172,7 @@ func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
 // TestFrozenTextModel: random histories over several memtables, the older ones frozen,
 // against one index of just the live rows.
 func TestFrozenTextModel(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range unlessRace(uint64(8), 3) {
 		r := rand.New(rand.NewPCG(61, seed))
 		keyed, list, bare := seed%4 != 3, seed%3 == 1, seed%5 == 4
 		x := newTextTable(t, keyed, list, Text{Analyzer: pick(r, "", "en", "cjk"), NoPositions: bare})
