@@ -162,11 +162,42 @@ func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
 						if err := same(got, want, 0); err != nil {
 							t.Fatalf("%s, limit %d: %v", describe(q), limit, err)
 						}
+						if err := sameFiltered(x, q, limit, parts, x.parts(bound), r.Uint64N(bound), uint64(1+r.IntN(20))); err != nil {
+							t.Fatalf("%s, limit %d, filtered: %v", describe(q), limit, err)
+						}
 					}
 				}
 			})
 		}
 	}
+}
+
+// sameFiltered compares searches that leave out rows, one by one, and by leaps.
+func sameFiltered(x *textTable, q query.Query, limit int, got, want []Part, from, every uint64) error {
+	var few []uint64
+	for at := from; at < uint64(len(x.docs)); at += every {
+		few = append(few, at)
+	}
+	for _, candidates := range []func(uint64) ([]uint64, bool){nil, func(uint64) ([]uint64, bool) { return few, true }} {
+		s := TextSearch{Query: q, Limit: limit, Offset: limit % 3, From: from, Candidates: candidates,
+			Accept: func(_ int, slot uint32) bool { return slot%3 > 0 }}
+		a, err := x.spec.SearchText(x.t.Context(), "body", s, got...)
+		if err != nil {
+			return err
+		}
+		b, err := x.spec.SearchText(x.t.Context(), "body", s, want...)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(a, b) {
+			return fmt.Errorf("leaps %t: %v, want %v", candidates != nil, a, b)
+		}
+	}
+	n, err := x.spec.TextHits(x.t.Context(), "body", q, got...)
+	if m, err2 := x.spec.TextHits(x.t.Context(), "body", q, want...); n != m || err != nil || err2 != nil {
+		return fmt.Errorf("%d hits at most, %v, want %d, %v", n, err, m, err2)
+	}
+	return nil
 }
 
 // TestFrozenTextModel: random histories over several memtables, the older ones frozen,
