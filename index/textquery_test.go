@@ -216,7 +216,7 @@ func TestBoosts(t *testing.T) {
 // TestTooManyTerms: what stands for more terms than are bearable is refused, also where
 // the terms are those of the index.
 func TestTooManyTerms(t *testing.T) {
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		t.Skip("an index with many terms")
 	}
 	x := newTextTable(t, false, false, Text{Analyzer: "simple"})
