@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/blevesearch/bleve/v2/search/query"
 	"github.com/google/uuid"
 	"github.com/memwal/memwal-go/index"
@@ -279,5 +280,45 @@ func TestTurns(t *testing.T) {
 	}
 	if f := tr.figures(); f.Alone != 450 || f.Beside != 450 || f.Ratio != 1 {
 		t.Errorf("figures %+v", f)
+	}
+}
+
+// fakeCompanion counts how often it was started and stopped.
+type fakeCompanion struct{ started, stopped int }
+
+func (c *fakeCompanion) beside(context.Context, func(error)) func() {
+	c.started++
+	return func() { c.stopped++ }
+}
+
+// A turn alone has nothing beside it.
+func TestIngestAlone(t *testing.T) {
+	c := &fakeCompanion{}
+	for i, alone := range []bool{true, false, false, true} {
+		in := &ingest{w: &fakeWriter{}, feed: mixedFeed(t, false), writers: 2, beside: []companion{c, c}, alone: alone}
+		if err := in.run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if want := []int{0, 2, 4, 4}[i]; c.started != want || c.stopped != want {
+			t.Errorf("turn %d: started %d, stopped %d, want %d", i, c.started, c.stopped, want)
+		}
+	}
+}
+
+// The table of an index's cost finds every row by its slot.
+func TestCostTable(t *testing.T) {
+	table := &costTable{}
+	defer table.release()
+	slot := uint32(0)
+	for _, n := range []int{3, 1, 5, 2} {
+		if first := table.add(mixedBatch(t, int(slot), n)); first != slot {
+			t.Fatalf("a batch begins at %d, want %d", first, slot)
+		}
+		slot += uint32(n)
+	}
+	for want := range slot {
+		if rec, row := table.Locate(want); rec.Column(0).(*array.Int64).Value(row) != int64(want) {
+			t.Errorf("slot %d is row %d of %v", want, row, rec.Column(0))
+		}
 	}
 }
