@@ -94,7 +94,7 @@ func (s *Spec) prepare(ctx context.Context, name string, q query.Query, parts []
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if q, err = checkQuery(spec, q); err != nil {
+	if q, err = checkQuery(spec, q, withCallbacks); err != nil {
 		return nil, nil, nil, err
 	}
 	searched, err := textParts(ctx, spec, parts)

@@ -314,9 +314,12 @@ func sameAsFullScan(t *testing.T, s *Snapshot, o ScanOptions) {
 		t.Fatal(err)
 	}
 	var want []string
-	for r := range matching(t.Context(), prog, scan(o.From, s.views())) {
-		for i := range r.n {
-			want = append(want, fmt.Sprint(r.ordinal+uint64(i)))
+	for s := range filtered(t.Context(), prog, scan(o.From, s.views())) {
+		for i := range s.n {
+			if s.mask != nil && s.mask[i/64]>>(i%64)&1 == 0 {
+				continue
+			}
+			want = append(want, fmt.Sprint(s.ordinal+uint64(i)))
 		}
 	}
 	o.Ordinals, o.Columns = true, []string{}

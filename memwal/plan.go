@@ -366,15 +366,12 @@ func matching(ctx context.Context, prog *filter.Program, runs iter.Seq[run]) ite
 	return func(yield func(run) bool) {
 		e := prog.NewEvaluator()
 		for r := range runs {
-			for at := int64(0); at < r.n; at += filter.Block {
-				if ctx.Err() != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			for a, b := range e.Runs(r.rec, int(r.row), int(r.row+r.n)) {
+				if !yield(run{rec: r.rec, row: int64(a), n: int64(b - a), ordinal: r.ordinal + uint64(int64(a)-r.row)}) {
 					return
-				}
-				from := r.row + at
-				for a, b := range e.Runs(r.rec, int(from), int(min(from+filter.Block, r.row+r.n))) {
-					if !yield(run{rec: r.rec, row: int64(a), n: int64(b - a), ordinal: r.ordinal + uint64(int64(a)-r.row)}) {
-						return
-					}
 				}
 			}
 		}
