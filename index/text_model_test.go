@@ -138,7 +138,7 @@ type found struct {
 func (x *textTable) search(q query.Query, limit int, bound uint64) []found {
 	x.t.Helper()
 	parts := x.parts(bound)
-	hits, err := x.spec.SearchText(context.Background(), "body", q, limit, parts...)
+	hits, err := x.spec.SearchText(context.Background(), "body", TextSearch{Query: q, Limit: limit}, parts...)
 	if err != nil {
 		x.t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestQ08_TextSearchNeedsItsIndex(t *testing.T) {
 	set := s.NewSet(newStore())
 	for _, parts := range [][]Part{nil, {{Set: set}}} {
 		for _, name := range []string{"o", "none", PrimaryKey, ""} {
-			if _, err := s.SearchText(t.Context(), name, query.NewMatchQuery("x"), 1, parts...); !errors.Is(err, ErrNoIndex) {
+			if _, err := s.SearchText(t.Context(), name, TextSearch{Query: query.NewMatchQuery("x"), Limit: 1}, parts...); !errors.Is(err, ErrNoIndex) {
 				t.Errorf("index %q: %v", name, err)
 			}
 		}
@@ -157,23 +157,23 @@ func TestQ08_TextSearchNeedsItsIndex(t *testing.T) {
 			"regular expression":     query.NewRegexpQuery("("),
 			"prefix, another column": func() query.Query { q := query.NewPrefixQuery("x"); q.SetField("title"); return q }(),
 		} {
-			if _, err := s.SearchText(t.Context(), "t", q, 1, parts...); !errors.Is(err, ErrInvalid) {
+			if _, err := s.SearchText(t.Context(), "t", TextSearch{Query: q, Limit: 1}, parts...); !errors.Is(err, ErrInvalid) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		if _, err := s.SearchText(t.Context(), "t", query.NewMatchQuery("x"), 0, parts...); !errors.Is(err, ErrInvalid) {
+		if _, err := s.SearchText(t.Context(), "t", TextSearch{Query: query.NewMatchQuery("x"), Limit: 0}, parts...); !errors.Is(err, ErrInvalid) {
 			t.Errorf("limit 0: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.SearchText(ctx, "t", query.NewMatchQuery("x"), 1, parts...); !errors.Is(err, context.Canceled) {
+		if _, err := s.SearchText(ctx, "t", TextSearch{Query: query.NewMatchQuery("x"), Limit: 1}, parts...); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
 	}
 	if err := set.Fail("t", errors.New("broken")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SearchText(t.Context(), "t", query.NewMatchQuery("x"), 1, Part{Set: set}); !errors.Is(err, ErrFailed) {
+	if _, err := s.SearchText(t.Context(), "t", TextSearch{Query: query.NewMatchQuery("x"), Limit: 1}, Part{Set: set}); !errors.Is(err, ErrFailed) {
 		t.Errorf("failed: %v", err)
 	}
 }
@@ -382,7 +382,7 @@ func TestM02_TextBytes(t *testing.T) {
 			}
 			// The order of the dictionary is made by the first query that needs it.
 			part := Part{Set: set, Bound: set.Applied()}
-			if _, err := x.spec.SearchText(t.Context(), "body", query.NewPrefixQuery("word1234"), 1, part); err != nil {
+			if _, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: query.NewPrefixQuery("word1234"), Limit: 1}, part); err != nil {
 				t.Fatal(err)
 			}
 			heap := heapInUse() - before

@@ -31,50 +31,86 @@ func (e *QueryError) Error() string {
 func (e *QueryError) Is(target error) bool { return target == ErrInvalid }
 func (e *QueryError) Unwrap() error        { return e.Err }
 
-// SearchText returns the best hits of a query in a text index over several memtables,
-// oldest first, whose Sets are of this Spec: by falling score (BM25), rows with equal
-// scores by ordinal. There are as many as limit, if that many live rows match.
-//
-// The query is one of bleve's (search/query). The index's column is the field that it
-// asks where it names none; it can ask no other. Statistics are those of the live
-// rows below the bounds: hits and scores are what an index of just these would give.
-func (s *Spec) SearchText(ctx context.Context, name string, q query.Query, limit int, parts ...Part) ([]TextHit, error) {
-	i, ok := s.byName[name]
-	if !ok {
-		return nil, &NoIndexError{Index: name, Kind: KindText}
-	}
-	spec, ok := s.kinds[i].(*textSpec)
-	if !ok {
-		return nil, &NoIndexError{Index: name, Kind: KindText}
-	}
-	if err := checkQuery(spec, q, limit); err != nil {
-		return nil, err
-	}
-	searched := make([]textPart, 0, len(parts))
-	for i, p := range parts {
-		t, err := p.Set.text(name)
-		if err != nil {
-			return nil, err
-		}
-		searched = append(searched, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t})
-	}
-	return newTextReader(spec, searched).search(ctx, q, limit)
+// TextSearch is what a search asks for.
+type TextSearch struct {
+	// Query is one of bleve's (search/query). Where it names no field it asks the index's
+	// column; it can ask no other.
+	Query query.Query
+	// Limit is how many hits are wanted, at least 1; Offset how many better ones are left
+	// out.
+	Limit, Offset int
+	// From leaves out the rows with a lower ordinal.
+	From uint64
+	// Accept tells which live rows may be found; nil: all. It is called by the goroutine of
+	// the search, in the order of ordinals.
+	Accept func(part int, slot uint32) bool
+	// Candidates, where it is not nil, is told how many rows match the query at most, and
+	// may answer with the ordinals, ascending, of all rows that can be accepted: the search
+	// then leaps from one to the next. It should do so if they are few beside the hits.
+	Candidates func(hits uint64) (ordinals []uint64, few bool)
+	// Nothing tells that no row can be accepted: the query is checked and finds nothing.
+	Nothing bool
 }
 
-func checkQuery(spec *textSpec, q query.Query, limit int) error {
-	bad := func(err error) error { return &QueryError{Index: spec.cfg.Name, Err: err} }
-	if q == nil {
-		return bad(errors.New("it is nil"))
+// SearchText returns the best hits in a text index over several memtables, oldest
+// first, whose Sets are of this Spec: by falling score (BM25), rows with equal scores by
+// ordinal. There are as many as Limit, if that many live rows match and are accepted.
+//
+// Statistics are those of the live rows below the bounds, accepted or not: hits and
+// scores are what an index of just these would give.
+func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...Part) ([]TextHit, error) {
+	spec, q, searched, err := s.prepare(ctx, name, want.Query, parts)
+	if err != nil {
+		return nil, err
 	}
-	if limit < 1 {
-		return bad(fmt.Errorf("its limit is %d, expected at least 1", limit))
+	if want.Limit < 1 || want.Offset < 0 {
+		return nil, &QueryError{Index: name, Err: fmt.Errorf("its limit is %d and its offset %d, expected at least 1 and 0", want.Limit, want.Offset)}
 	}
-	if v, ok := q.(query.ValidatableQuery); ok {
-		if err := v.Validate(); err != nil {
-			return bad(err)
+	if want.Nothing {
+		searched = nil
+	}
+	return newTextReader(ctx, spec, searched).search(ctx, q, want)
+}
+
+// TextHits is how many rows, live in parts, match a query at most. It is what
+// TextSearch.Candidates is told.
+func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts ...Part) (uint64, error) {
+	spec, q, searched, err := s.prepare(ctx, name, q, parts)
+	if err != nil {
+		return 0, err
+	}
+	r := newTextReader(ctx, spec, searched)
+	searcher, err := r.searcher(ctx, q)
+	if err != nil {
+		return 0, err
+	}
+	defer searcher.Close()
+	return r.atMost(searcher), nil
+}
+
+// prepare checks what a search was given.
+func (s *Spec) prepare(ctx context.Context, name string, q query.Query, parts []Part) (*textSpec, query.Query, []textPart, error) {
+	spec, err := s.text(name)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if q, err = checkQuery(spec, q, withCallbacks); err != nil {
+		return nil, nil, nil, err
+	}
+	searched, err := textParts(ctx, spec, parts)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return spec, q, searched, ctx.Err()
+}
+
+func (s *Spec) text(name string) (*textSpec, error) {
+	if i, ok := s.byName[name]; ok {
+		if spec, ok := s.kinds[i].(*textSpec); ok {
+			return spec, nil
 		}
 	}
-	return nil
+	return nil, &NoIndexError{Index: name, Kind: KindText}
 }
 
 // text is the index with a name.
@@ -93,19 +129,25 @@ func (s *Set) text(name string) (*text, error) {
 	return t, nil
 }
 
-func (r *textReader) search(ctx context.Context, q query.Query, limit int) ([]TextHit, error) {
-	ctx = context.WithValue(ctx, search.GetScoringModelCallbackKey,
-		search.GetScoringModelCallbackFn(func() string { return blevindex.BM25Scoring }))
-	searcher, err := q.Searcher(ctx, r, r.spec.mapping, search.SearcherOptions{})
+func (r *textReader) search(ctx context.Context, q query.Query, want TextSearch) ([]TextHit, error) {
+	searcher, err := r.searcher(ctx, q)
 	if err != nil {
-		return nil, r.failure(ctx, err)
+		return nil, err
 	}
 	defer searcher.Close()
+	f := &textFilter{Searcher: searcher, r: r, ctx: ctx, from: want.From, accept: want.Accept}
+	if want.Candidates != nil {
+		f.left, f.leap = want.Candidates(r.atMost(searcher))
+	}
 	// No more can be found than there are, and room is made for all that are asked for.
-	limit = int(min(uint64(limit), max(r.rows, 1)))
-	best := collector.NewTopNCollector(limit, 0, search.SortOrder{&search.SortScore{Desc: true}})
-	if err := best.Collect(ctx, searcher, r); err != nil {
+	most := max(r.rows, 1)
+	limit, offset := min(uint64(want.Limit), most), min(uint64(want.Offset), most)
+	best := collector.NewTopNCollector(int(limit), int(offset), search.SortOrder{&search.SortScore{Desc: true}})
+	if err := best.Collect(ctx, f, r); err != nil {
 		return nil, r.failure(ctx, err)
+	}
+	if r.err != nil {
+		return nil, r.err
 	}
 	found := best.Results()
 	hits := make([]TextHit, len(found))
@@ -115,9 +157,28 @@ func (r *textReader) search(ctx context.Context, q query.Query, limit int) ([]Te
 	return hits, nil
 }
 
+// searcher is bleve's for a query that was checked.
+func (r *textReader) searcher(ctx context.Context, q query.Query) (search.Searcher, error) {
+	ctx = context.WithValue(ctx, search.GetScoringModelCallbackKey,
+		search.GetScoringModelCallbackFn(func() string { return blevindex.BM25Scoring }))
+	s, err := q.Searcher(ctx, &guardedReader{textReader: r, ctx: ctx}, r.spec.mapping, search.SearcherOptions{})
+	if err != nil {
+		return nil, r.failure(ctx, err)
+	}
+	return s, nil
+}
+
+// atMost bounds the number of hits. bleve's own count may be more than there are rows.
+func (r *textReader) atMost(s search.Searcher) uint64 { return min(s.Count(), r.rows) }
+
 // failure is an error of bleve's: what it says of a query is wrong with the query.
 func (r *textReader) failure(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, ErrInvalid) {
+	switch {
+	case r.err != nil:
+		return r.err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrInvalid):
 		return err
 	}
 	return &QueryError{Index: r.spec.cfg.Name, Err: err}

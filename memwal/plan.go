@@ -24,6 +24,8 @@ const (
 	AccessKeys
 	// AccessIndex: an ordered index gives few candidates, or its order was asked for.
 	AccessIndex
+	// AccessHits: each row that matches the query of a search is looked at.
+	AccessHits
 )
 
 // Plan says how a read is served. It is what Explain returns; no result depends on

@@ -168,6 +168,26 @@ func TestValuesEqualRows(t *testing.T) {
 	}
 }
 
+// TestValueAt: the Go value of a cell makes the key of the cell, for every type.
+func TestValueAt(t *testing.T) {
+	for si, s := range samples() {
+		r := rand.New(rand.NewPCG(uint64(si), 4))
+		arr, _ := columnOf(t, s, r, 200, true)
+		rec := recordOf(t, arr)
+		c := bindAll(t, rec, true)
+		for i := range arr.Len() {
+			v := ValueAt(arr, i)
+			if (v == nil) != arr.IsNull(i) {
+				t.Fatalf("%s: %v for a cell that is null: %t", s.typ, v, arr.IsNull(i))
+			}
+			got, err := c.AppendValues(nil, []any{v})
+			if want := c.AppendRow(nil, rec, i); err != nil || string(got) != string(want) {
+				t.Fatalf("%s: %T %v: %x %v, row: %x", s.typ, v, v, got, err, want)
+			}
+		}
+	}
+}
+
 // TestNullInsideDictionary: a valid index may point to a null value.
 func TestNullInsideDictionary(t *testing.T) {
 	vb := array.NewStringBuilder(memory.DefaultAllocator)

@@ -1,0 +1,70 @@
+package index
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/blevesearch/bleve/v2/search/query"
+)
+
+// QueryStringError is what is wrong with a query string, and where.
+type QueryStringError struct {
+	Query string
+	// At is the byte of Query behind which nothing would help.
+	At     int
+	Reason string
+}
+
+func (e *QueryStringError) Error() string {
+	before := e.Query[:e.At]
+	if len(before) > 30 {
+		before = "…" + before[at(before, len(before)-30):]
+	}
+	return fmt.Sprintf("query string: %s at byte %d, behind %q", e.Reason, e.At, before)
+}
+
+func parseQueryString(s string) (query.Query, error) {
+	if len(s) > MaxQueryString {
+		return nil, fmt.Errorf("the query string has %d bytes, at most %d are taken", len(s), MaxQueryString)
+	}
+	if strings.TrimSpace(s) == "" {
+		return query.NewMatchNoneQuery(), nil // bleve does so for no text at all
+	}
+	q, err := query.NewQueryStringQuery(s).Parse()
+	if err == nil {
+		return q, nil
+	}
+	reason, _, _ := strings.Cut(err.Error(), "\n")
+	reason = strings.TrimPrefix(reason, "parse error: ")
+	if strings.HasPrefix(reason, "runtime error") {
+		reason = "syntax error" // bleve's parser trips over a single slash, and recovers
+	}
+	return nil, &QueryStringError{Query: s, At: viable(s), Reason: reason[:at(reason, min(len(reason), 100))]}
+}
+
+// viable is the length of the longest beginning of a wrong query string that could be
+// the beginning of a right one. If it could, so could every shorter one.
+func viable(s string) int {
+	n := sort.Search(len(s), func(i int) bool { return !completes(s[:at(s, i+1)]) })
+	return at(s, n)
+}
+
+// at moves a place in s forward to the beginning of a character.
+func at(s string, i int) int {
+	for i < len(s) && !utf8.RuneStart(s[i]) {
+		i++
+	}
+	return min(i, len(s))
+}
+
+// completes tells whether something can follow s that makes a query string of it.
+func completes(s string) bool {
+	for _, end := range []string{"", "x", "1", `"`, `x"`} {
+		if _, err := query.NewQueryStringQuery(s + end).Parse(); err == nil {
+			return true
+		}
+	}
+	return false
+}
