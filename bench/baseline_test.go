@@ -20,7 +20,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/memwal/memwal-go/memwal"
 	"github.com/memwal/memwal-go/objstore"
 )
 
@@ -383,15 +382,14 @@ func TestBaselineTurns(t *testing.T) {
 		args  string
 		slice time.Duration
 	}{
-		{"", 0}, {"-baseline", 5 * time.Second}, {"-baseline -duration 8s", 5 * time.Second}, {"-baseline -duration 40s", 10 * time.Second},
+		{"", 0}, {"-baseline", 5 * time.Second}, {"-baseline -duration 8s", 5 * time.Second}, {"-baseline -duration 40s", 10 * time.Second}, {"-index all,text -query -query-compare -duration 4s", 500 * time.Millisecond},
 	} {
 		b := newBench(mustParse(t, strings.Fields("-store mem:// -rows 10 "+tc.args)...), io.Discard, io.Discard)
 		if _, err := b.setup(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		in, err := b.newIngest(nil, &memwal.Options{})
-		if err != nil || in.slice != tc.slice {
-			t.Errorf("%q: slices of %v, %v; want %v", tc.args, in.slice, err, tc.slice)
+		if in := b.newIngest(nil); in.slice != tc.slice {
+			t.Errorf("%q: slices of %v, want %v", tc.args, in.slice, tc.slice)
 		}
 		if err := b.teardown(); err != nil {
 			t.Error(err)

@@ -19,24 +19,28 @@ import (
 // prepareBytes of input are ready before the clock starts.
 const prepareBytes = 256 << 20
 
-// orderedIndex is the name of the ordered index.
-const orderedIndex = "ordered"
-
 // bench is one run of the program.
 type bench struct {
 	c              *config
 	stdout, stderr io.Writer
 	json, html     io.WriteCloser // nil without the flag
 
-	in     *input
-	feed   feed
-	store  *openedStore
-	base   *baseline // nil without -baseline
+	in    *input
+	feed  feed
+	store *openedStore
+	base  *baseline // nil without -baseline
+	turns *turns    // nil without -query-compare
+
+	writer   *memwal.Writer // nil until it is open
+	known    *acknowledged  // nil without readers
+	readers  *readers       // nil without -read
+	queriers *queriers      // nil without -query
+
 	shard  uuid.UUID
 	head   []headLine
 	report report
 
-	ackCurves, readCurves *curves // for -html
+	ackCurves, readCurves, queryCurves *curves // for -html
 }
 
 func newBench(c *config, stdout, stderr io.Writer) *bench {
@@ -66,6 +70,9 @@ func (b *bench) measured(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := b.makeReaders(o); err != nil {
+		return err
+	}
 	w, err := memwal.Open(ctx, b.store, b.shard, b.in.Schema(), o)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -75,17 +82,18 @@ func (b *bench) measured(ctx context.Context) (err error) {
 	case err != nil:
 		return fmt.Errorf("open a shard in %s: %w", b.store.where, err)
 	}
-	in, err := b.newIngest(w, o)
-	if err != nil {
-		return errors.Join(err, w.Close(context.Background()))
-	}
+	b.writer = w
+	in := b.newIngest(w)
 	b.head = b.describe(o)
 	for _, l := range b.head {
 		fmt.Fprintf(b.stdout, "%-13s%s\n", l.Name, l.Text)
 	}
 	err = b.measure(ctx, w, in, prof)
-	b.report.printIngest(b.stdout)
 	interrupted := ctx.Err() != nil
+	if err == nil && !interrupted {
+		b.report.Indexes, err = b.costs(o.PrimaryKey, o.Indexes)
+	}
+	b.report.printIngest(b.stdout)
 	if err == nil && !interrupted {
 		err = b.reopen(ctx, o)
 		interrupted = err != nil && ctx.Err() != nil
@@ -122,6 +130,9 @@ func (b *bench) setup(ctx context.Context) (prof *profiles, err error) {
 	if b.store, err = openStore(ctx, b.c); err != nil {
 		b.feed.close()
 		return nil, err
+	}
+	if b.c.QueryCompare {
+		b.turns = &turns{}
 	}
 	if b.c.Baseline {
 		b.base = newBaseline(b.store.bare, b.shard.String(), b.c.InFlight)
@@ -160,74 +171,71 @@ func (b *bench) options() (*memwal.Options, error) {
 	if c.keyed() {
 		o.PrimaryKey = b.in.key
 	}
-	if c.Index == indexOrdered || c.Index == indexAll {
-		col, err := b.orderedColumn()
-		if err != nil {
-			return nil, err
-		}
-		o.Indexes = []index.Config{index.Ordered{Name: orderedIndex, Columns: []index.Column{{Name: col}}}}
-	}
-	return o, nil
+	var err error
+	o.Indexes, err = b.secondary()
+	return o, err
 }
 
-// orderedColumn is the first column that is no key and has an order, or the
-// first key column where there is no other.
-func (b *bench) orderedColumn() (string, error) {
-	key := map[string]bool{}
-	for _, k := range b.in.key {
-		key[k] = true
-	}
-	first := ""
-	for _, f := range b.in.Schema().Fields() {
-		if !orderable(f.Type) {
-			continue
-		}
-		if !key[f.Name] {
-			return f.Name, nil
-		}
-		if first == "" {
-			first = f.Name
-		}
-	}
-	if first == "" {
-		return "", usagef("-index %s: no column of the input has an order", b.c.Index)
-	}
-	return first, nil
-}
-
-// orderable names the types that surely can be indexed; memwal may know more.
-func orderable(t arrow.DataType) bool {
-	switch id := t.ID(); id {
-	case arrow.STRING, arrow.LARGE_STRING, arrow.BINARY, arrow.LARGE_BINARY, arrow.DATE32, arrow.DATE64, arrow.TIMESTAMP:
-		return true
-	default:
-		return arrow.IsInteger(id) || id == arrow.FLOAT32 || id == arrow.FLOAT64
-	}
-}
-
-// newIngest returns the ingest into w, which was opened with o.
-func (b *bench) newIngest(w *memwal.Writer, o *memwal.Options) (*ingest, error) {
+// newIngest returns the ingest into w.
+func (b *bench) newIngest(w *memwal.Writer) *ingest {
 	in := &ingest{
 		w: w, feed: b.feed, writers: b.c.Writers, async: int(b.c.Async), rate: b.c.Rate,
-		limit: b.c.Duration, flush: b.c.Indexed,
+		limit: b.c.Duration, flush: b.c.Indexed, known: b.known,
 	}
-	if b.base != nil {
+	switch {
+	case b.base != nil:
 		in.slice = max(baselineSlice, b.c.Duration/baselineTurns)
+	case b.turns != nil:
+		in.slice = b.c.Duration / compareTurns
 	}
+	if b.readers != nil {
+		in.beside = append(in.beside, b.readers)
+	}
+	if b.queriers != nil {
+		in.beside = append(in.beside, b.queriers)
+	}
+	return in
+}
+
+// makeReaders makes the readers of -read and -query, for the writer to be opened with
+// o. What they cannot ask for is refused.
+func (b *bench) makeReaders(o *memwal.Options) error {
+	if b.c.Read == 0 && b.c.Query == 0 {
+		return nil
+	}
+	open := func() (snapshot, error) { return b.writer.Snapshot() }
+	b.known = &acknowledged{}
+	var err error
 	if b.c.Read > 0 {
-		var ordered string
-		for _, ix := range o.Indexes {
-			if ix, ok := ix.(index.Ordered); ok {
-				ordered = ix.Columns[0].Name
-			}
-		}
-		open := func() (snapshot, error) { return w.Snapshot() }
-		var err error
-		if in.readers, err = newReaders(b.c.Read, open, b.in.Schema(), o.PrimaryKey, ordered, b.in.unique); err != nil {
-			return nil, err
+		b.readers, err = newReaders(b.c.Read, open, b.known, b.in.Schema(), o.PrimaryKey, firstIndex[index.Ordered](o), b.in.unique)
+		if err != nil {
+			return err
 		}
 	}
-	return in, nil
+	if b.c.Query == 0 {
+		return nil
+	}
+	text := firstIndex[index.Text](o)
+	words, err := newWording(b.in, *text)
+	if err != nil {
+		return err
+	}
+	r, err := newReaders(int(b.c.Query), open, b.known, b.in.Schema(), o.PrimaryKey, nil, b.in.unique)
+	if err != nil {
+		return err
+	}
+	b.queriers = newQueriers(r, b.c.QueryRate, *text, words)
+	return nil
+}
+
+// firstIndex is the first index of a kind, nil if there is none.
+func firstIndex[T index.Config](o *memwal.Options) *T {
+	for _, ix := range o.Indexes {
+		if ix, ok := ix.(T); ok {
+			return &ix
+		}
+	}
+	return nil
 }
 
 // measure runs in, closes w, and fills the report, whatever happens.
@@ -251,6 +259,7 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof 
 	stopBar()
 	err = errors.Join(err, prof.heap())
 
+	stats := w.Stats()
 	closing := time.Now()
 	cerr := w.Close(context.Background())
 	r := &b.report
@@ -266,11 +275,20 @@ func (b *bench) measure(ctx context.Context, w *memwal.Writer, in *ingest, prof 
 		r.BaselineMBPerS = b.base.mbPerS()
 		r.BaselinePutMS = b.base.latency.values()
 	}
-	if in.readers != nil {
-		in.readers.known.release()
-		r.Read = in.readers.figures()
+	if in.known != nil {
+		in.known.release()
+	}
+	if b.readers != nil {
+		r.Read = b.readers.figures()
+	}
+	if b.queriers != nil {
+		r.Query = b.queriers.figures()
+	}
+	if b.turns != nil {
+		r.QueryCompare = b.turns.figures()
 	}
 	b.draw(in)
+	r.IndexBytesPerRow = per(float64(stats.IndexBytes), float64(stats.Indexed))
 	r.PeakRSSMB = float64(peakMemory()) / 1e6
 	r.Preparing = !all
 	r.derive()
@@ -290,21 +308,36 @@ func (b *bench) draw(in *ingest) {
 		names, of = append(names, "bare put"), append(of, &b.base.latency)
 	}
 	b.ackCurves = percentiles(1, names, of)
-	if r := in.readers; r != nil {
+	if r := b.readers; r != nil {
 		b.readCurves = percentiles(1e3, []string{"snapshot", "lookup", "range", "scan"}, []*latencies{&r.snapshots, &r.lookups, &r.ranges, &r.scans})
+	}
+	if q := b.queriers; q != nil {
+		var of []*latencies
+		for i := range q.took {
+			of = append(of, &q.took[i])
+		}
+		b.queryCurves = percentiles(1e3, queryNames[:], of)
 	}
 }
 
-// ingest runs in to its end, taking turns with the baseline if there is one.
+// ingest runs in to its end, taking turns with the baseline, or with readers and
+// without them, if that is asked for.
 func (b *bench) ingest(ctx context.Context, in *ingest) error {
 	r := &b.report
 	for {
-		clock, cpu, before := in.clock.elapsed(), cpuTime(), b.store.counters.Snapshot()
+		clock, cpu, before, rows := in.clock.elapsed(), cpuTime(), b.store.counters.Snapshot(), in.rows.Load()
+		in.alone = b.turns != nil && b.turns.alone()
 		err := in.run(ctx)
 		after := b.store.counters.Snapshot()
 		r.CPUS += (cpuTime() - cpu).Seconds()
 		r.Bytes += int64(after.BytesWritten - before.BytesWritten)
 		r.Puts += int64(after.Puts() - before.Puts())
+		if b.turns != nil {
+			b.turns.add(in.rows.Load()-rows, in.clock.elapsed()-clock)
+			if err == nil && ctx.Err() == nil && !in.over {
+				continue
+			}
+		}
 		if err != nil || b.base == nil || ctx.Err() != nil {
 			return err
 		}
@@ -393,9 +426,7 @@ func (b *bench) describe(o *memwal.Options) []headLine {
 		how = append(how, "primary key "+strings.Join(o.PrimaryKey, ", "))
 	}
 	for _, ix := range o.Indexes {
-		if ord, ok := ix.(index.Ordered); ok {
-			how = append(how, "ordered index on "+ord.Columns[0].Name)
-		}
+		how = append(how, indexName(ix))
 	}
 	if len(how) == 0 {
 		how = append(how, "no index")
@@ -415,6 +446,12 @@ func (b *bench) describe(o *memwal.Options) []headLine {
 	}
 	if b.c.Read > 0 {
 		putters += fmt.Sprintf("; readers: %d", b.c.Read)
+	}
+	if b.c.Query > 0 {
+		putters += fmt.Sprintf("; queriers: %d", b.c.Query)
+		if b.c.QueryRate > 0 {
+			putters += fmt.Sprintf(", %v queries/s in all", b.c.QueryRate)
+		}
 	}
 	return append(lines,
 		headLine{"store", fmt.Sprintf("shard %s in %s; %s", b.shard, b.store.where, b.store.after)},

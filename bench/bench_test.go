@@ -49,6 +49,9 @@ func TestBenchEndToEnd(t *testing.T) {
 		{"log only", "-rows 1000 -batch 100 -memtable=false", 1000},
 		{"compressed", "-rows 1000 -batch 100 -compress zstd -flush-bytes 64kB -max-entry-bytes 128KiB -inflight 2", 1000},
 		{"with a rate", "-rows 300 -batch 100 -rate 2000", 300},
+		{"text", "-rows 2000 -batch 20 -words 5 -text body -async", 2000},
+		{"text, keyless", "-rows 1000 -batch 20 -words 5 -index text::en,ordered:id,text -async", 1000},
+		{"text, several columns", "-batch 64 -key n -index ordered:n,text:dict:keyword,pk,text:s -input " + arrowIn, 700},
 		{"slow store", "-rows 500 -batch 50 -latency 5ms", 500},
 		{"arrow, ordinal", "-batch 64 -input " + arrowIn, 700},
 		{"arrow, own key", "-key n -batch 64 -index pk -input " + arrowIn, 700},
@@ -90,6 +93,14 @@ func TestBenchEndToEnd(t *testing.T) {
 				}
 			} else if f.Read != nil {
 				t.Errorf("read figures without readers: %+v", f.Read)
+			}
+			if indexes := strings.Count(out, " a row, by itself, of "); indexes != len(f.Indexes) || (f.IndexBytesPerRow > 0) != (indexes > 0) {
+				t.Errorf("%d indexes printed, %+v, %v bytes a row", indexes, f.Indexes, f.IndexBytesPerRow)
+			}
+			for _, x := range f.Indexes {
+				if !strings.HasSuffix(tc.name, "upserts") && x.Rows != tc.rows || x.NSPerRow <= 0 || x.BytesPerRow <= 0 || x.BytesPerRow > 2*f.IndexBytesPerRow {
+					t.Errorf("index cost %+v of %v", x, f.IndexBytesPerRow)
+				}
 			}
 			if strings.Contains(tc.name, "ordinal") && !strings.Contains(out, `it has no column "id": an ordinal is added as such`) {
 				t.Errorf("the added key is not mentioned:\n%s", out)
@@ -144,6 +155,7 @@ func TestBenchExitCodes(t *testing.T) {
 	key := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil), `{"id":1}`, `{"id":null}`))
 	reserved := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "_rowid", Type: arrow.PrimitiveTypes.Int64}}, nil), `{"_rowid":1}`))
 	dec := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "dec", Type: &arrow.Decimal128Type{Precision: 20, Scale: 2}}}, nil), `{"dec":"1.25"}`))
+	empty := writeArrowFile(t, fromJSON(t, arrow.NewSchema([]arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}}, nil), `{"s":""}`, `{"s":null}`))
 	for _, tc := range []struct {
 		name, args, want string
 		code             int
@@ -158,6 +170,18 @@ func TestBenchExitCodes(t *testing.T) {
 		{"reserved name", "-store mem:// -input " + reserved, "reserved", 2},
 		{"no such key", "-store mem:// -rows 10 -key nope", `"nope"`, 2},
 		{"memtable", "-store mem:// -rows 10 -max-memtable-bytes 8GiB", "MaxMemtableBytes", 2},
+		{"no such column", "-store mem:// -rows 10 -index ordered:nope,text:none", `the input has no column "nope"; choose one of "id", "text"`, 2},
+		{"no such columns", "-store mem:// -rows 10 -index ordered:nope,text:none", `the input has no column "none"; choose one of "text"`, 2},
+		{"no text column", "-store mem:// -rows 10 -index text:id", `column "id" of type int64: expected text, or a list of text; choose one of "text"`, 2},
+		{"no text", "-store mem:// -index all,text -key dec -index text -input " + dec, `no column of the input is text; it has "dec"`, 2},
+		{"-text", "-store mem:// -text nope", `-text: column "nope" is not in the input, or is no text; choose one of "origin", "destination"`, 2},
+		{"-text of made-up rows", "-store mem:// -rows 10 -text id", `have another column "id"`, 2},
+		{"-text of made-up vectors", "-store mem:// -dim 2 -text vector", `have another column "vector"`, 2},
+		{"analyzer", "-store mem:// -rows 10 -index text:text:nope", `there is no analyzer "nope"`, 2},
+		{"same index", "-store mem:// -rows 10 -index text,text:text", "two indexes that are the same", 2},
+		{"query of a list", "-store mem:// -index text:dict -key n -query -input " + writeArrowFile(t, mixedBatch(t, 0, 20)), "-query draws its queries from text of type utf8", 2},
+		{"query of nothing", "-store mem:// -index text -query -input " + empty, "-query finds no term in the first 2 rows", 2},
+		{"ordered by what cannot be read", "-store mem:// -index ordered:dec -read 1 -input " + dec, `ranges of column "dec" of type decimal(20, 2): choose another column for -index ordered`, 2},
 		{"key to be read", "-store mem:// -key dec -index pk -read 1 -input " + dec, "dec", 2},
 		{"new keys", "-store mem:// -rows 10 -key text -duration 1s", "int64", 2},
 		{"memory", "-store mem:// -rows 10 -max-resident-bytes 1MiB", "MaxResidentBytes", 2},
@@ -208,11 +232,7 @@ func TestBenchDetectsDifferences(t *testing.T) {
 				return w
 			}
 			w := open()
-			in, err := b.newIngest(w, o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := b.measure(t.Context(), w, in, prof); err != nil {
+			if err := b.measure(t.Context(), w, b.newIngest(w), prof); err != nil {
 				t.Fatal(err)
 			}
 			w = open()

@@ -37,6 +37,11 @@ func TestCompare(t *testing.T) {
 	b := a
 	b.Rows, b.Bytes, b.AckMS, b.CloseS, b.BaselineMBPerS = 2000, 8_008_000, ackMillis{12, 20.04, 15, 40}, 0, 10
 	b.Read = &readFigures{Readers: 1, Snapshot: readMicros{10, 1, 2, 3, 4}, Scan: readMicros{10, 1, 2, 3, 4}}
+	b.Query = &queryFigures{Queriers: 1, PerS: 500, Rare: queryMicros{10, 1, 2, 3, 4}, Lookup: queryMicros{10, 1, 2, 3, 4}}
+	b.QueryCompare = &compareFigures{Alone: 200, Beside: 150, Ratio: 0.75}
+	a.IndexBytesPerRow, b.IndexBytesPerRow = 100, 150
+	a.Indexes = []indexCost{{"text index on t", 9, 80, 1000}, {"ordered index on t", 9, 20, 100}}
+	b.Indexes = []indexCost{{"text index on t", 9, 40, 1000}}
 	b.Options = map[string]any{"store": "mem://", "writers": 1024, "new": "x", "json": "b", "html": "b"}
 	pa, pb := write(a, nil), write(b, errPut)
 
@@ -65,6 +70,15 @@ func TestCompare(t *testing.T) {
 		"baseline - 10 MB/s",
 		"baseline ratio - 0.4004",
 		"scan p50 - 1 µs",
+		"queries - 500/s",
+		"query, rare p90 - 2 µs",
+		"query, lookup max - 4 µs",
+		"ingest without readers - 200 rows/s",
+		"beside readers to without - 0.75",
+		"all indexes, a row 100 bytes 150 bytes +50.0 % worse",
+		"text index on t, a row 80 bytes 40 bytes -50.0 % better",
+		"text index on t, a row 1,000 ns 1,000 ns 0.0 % same",
+		"ordered index on t, a row 20 bytes -",
 		"close 0.5 s -",
 		"option A B",
 		"-writers 8 1,024",

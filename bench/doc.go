@@ -4,6 +4,7 @@
 //	go run ./bench -input flights.parquet -store minio -index none -writers 128 -batch 1000 -duration 20s
 //	go run ./bench -store minio -baseline -rows 2000000 -duration 20s -writers 128 -batch 1000 -index none
 //	go run ./bench -rows 1000000 -batch 1000 -duration 20s -read 1
+//	go run ./bench -rows 500000 -batch 20 -async -index pk,text -query     queries beside the writers
 //	go run ./bench -json a.json -html a.html         … and then
 //	go run ./bench -compare a.json b.json
 //	go run ./bench -rows 1000000 -dim 384 -store 's3://bucket/prefix?region=eu-central-1'
@@ -95,6 +96,44 @@
 // a range must begin with the value that was asked for, and a scan must find as
 // many rows as were put. A wrong answer ends the run as a lost row does.
 //
+// # Full text, and queries beside the writers
+//
+// -index names the indexes: pk, ordered:COLUMN, text:COLUMN:ANALYZER, several of them
+// separated by commas. Without a column it is the first one that is no key and that
+// the index takes, or that of -text. Made-up text of a table that is to be searched
+// (-text, -words or a text index) is -words words, each drawn from a vocabulary of 30,000
+// in which the word of rank k comes in proportion to 1/(k+2.7), as in a language.
+// Without, it is 64 characters, as ever: figures of before stay comparable.
+//
+// -query starts goroutines beside the putters that ask as a service does: each query
+// takes a snapshot of its own. In turn they ask for the ten best rows for a rare word
+// (in at most one of 1,000 rows), a frequent one, two words of which one must match, a
+// phrase of two words, and words that begin with three letters, in the first text
+// index, and look up a random key. All are drawn from rows whose puts have returned;
+// how frequent a term is, is counted in the first 20,000 rows of the input before the
+// clock starts. Kinds that the text has none of, such as phrases where each row has
+// one term, are left out. A query is timed from taking the snapshot to the last hit,
+// less what looking at the clock takes; with -query-rate too, so that queries which
+// wait for their turn are not counted as slow.
+//
+// Answers are checked outside of these times: where fewer than ten rows match, that
+// from which the query was drawn is among them; scores fall; and one hit, at random, has
+// the terms. A wrong answer ends the run as a lost row does.
+//
+// -query-compare tells what readers cost the writer, in the same run: the putters take
+// eight turns of an eighth of -duration each, the first and the last of each four
+// without anything beside them. Each ends when its rows are durable. query_compare in
+// JSON has the rows a second of both, and their ratio.
+//
+// # What indexes cost
+//
+// The report says what memory all indexes hold, by row, when the last row was durable
+// (index_bytes_per_row), and what each takes by itself: after the run, the batches that
+// were put are applied once more to that index alone, one after the other by one
+// goroutine: a million rows, 256 MiB or three seconds of them at most. Bytes are what
+// the index says that it holds, and nanoseconds those of applying, without waiting for
+// batches or for other indexes ("indexes" in JSON).
+//
 // # JSON
 //
 // -json writes the same figures as one object, with the value of every flag
@@ -116,7 +155,7 @@
 //
 // -html writes one page with the same figures, options and series as charts and
 // tables: throughput, latency by percentile and over time, PUTs and their cost,
-// memory, the in-flight window, and, with -read, read latency. It loads nothing,
+// memory, the in-flight window, and, with -read and -query, their latency. It loads nothing,
 // and works from a folder. Charts are drawn by uPlot (html/uPlot.LICENSE).
 //
 // # Comparing

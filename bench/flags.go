@@ -24,6 +24,8 @@ type config struct {
 	Rows  int64 // 0 is all
 	Batch int64
 	Dim   int
+	Text  string // the column of text; "": the first one
+	Words int    // of a made-up text
 
 	Writers  int
 	Async    asyncFlag
@@ -38,12 +40,17 @@ type config struct {
 	InFlight      int
 	Compress      string
 	Index         string
+	Indexes       []indexItem // what Index says
 	Memtable      bool
 	MaxMemtable   byteSize
 	MaxResident   byteSize
 
 	Baseline bool
 	Read     int // goroutines
+
+	Query        queryFlag // goroutines
+	QueryRate    float64   // queries per second, 0 is unlimited
+	QueryCompare bool
 
 	Soak        time.Duration // 0 is none
 	Seed        uint64
@@ -64,22 +71,20 @@ type config struct {
 // The defaults that other files need.
 const (
 	defaultKey  = "id"
-	defaultRows = 100_000 // with -dim alone
-)
-
-// The kinds of -index.
-const (
-	indexNone    = "none"
-	indexPK      = "pk"
-	indexOrdered = "ordered"
-	indexAll     = "all"
+	defaultRows = 100_000 // with -dim or -words alone
+	defaultText = "text"
 )
 
 // keyed tells whether the table has a primary key.
-func (c *config) keyed() bool { return c.Index == indexPK || c.Index == indexAll }
+func (c *config) keyed() bool { return c.hasIndex(indexPK) }
 
 // synthetic tells whether rows are made up instead of read.
-func (c *config) synthetic() bool { return c.Input == "" && (c.set["rows"] || c.set["dim"]) }
+func (c *config) synthetic() bool {
+	return c.Input == "" && (c.set["rows"] || c.set["dim"] || c.set["words"])
+}
+
+// worded tells whether made-up text is of -words words.
+func (c *config) worded() bool { return c.set["text"] || c.set["words"] || c.hasIndex(indexText) }
 
 // usageError is a mistake on the command line or in what it names: exit code 2.
 type usageError struct{ err error }
@@ -115,7 +120,7 @@ func parseFlags(args []string, out io.Writer) (*config, error) {
 		return c, nil
 	}
 	if fs.NArg() > 0 {
-		return nil, usagef("unexpected argument %q: every argument is a flag (-async takes its number after an equals sign)", fs.Arg(0))
+		return nil, usagef("unexpected argument %q: every argument is a flag (-async and -query take their number after an equals sign)", fs.Arg(0))
 	}
 	for name := range strings.SplitSeq(key, ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -123,8 +128,12 @@ func parseFlags(args []string, out io.Writer) (*config, error) {
 		}
 	}
 	c.Indexed = visible == "indexed"
-	if !c.Memtable && !c.set["index"] {
+	switch {
+	case c.set["index"]:
+	case !c.Memtable:
 		c.Index = indexNone
+	case c.set["text"]:
+		c.Index = indexAll + "," + indexText
 	}
 	if c.Soak > 0 {
 		if !c.set["writers"] {
@@ -160,9 +169,12 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 
 	fs.StringVar(&c.Input, "input", "", "file to ingest: Parquet, Arrow IPC file or stream (default: an embedded Parquet file of 200,000 flights)")
 	fs.StringVar(key, "key", defaultKey, "key columns, separated by commas; id alone, where the input has no such column, is added as an ordinal")
-	fs.Int64Var(&c.Rows, "rows", 0, "without -input: make up so many rows of id and text (100,000 if only -dim is given); with it: read no more than so many")
+	fs.Int64Var(&c.Rows, "rows", 0, "without -input: make up so many rows of id and text (100,000 if only -dim or -words is given); with it: read no more than so many")
 	fs.Int64Var(&c.Batch, "batch", 8192, "rows per batch")
 	fs.IntVar(&c.Dim, "dim", 0, "made-up rows also have a vector of so many float32; -dim alone makes up 100,000 rows")
+
+	fs.StringVar(&c.Text, "text", "", "`column` of the text index; without -index, that one is added to the others. Of made-up rows it names the column that is made up (default: the first column of text that is no key; of made-up rows, text)")
+	fs.IntVar(&c.Words, "words", 20, "words of a made-up text for a text index, drawn from a vocabulary of 30,000 as frequent as those of a language; -words alone makes up 100,000 rows")
 
 	fs.IntVar(&c.Writers, "writers", 8, "concurrent putters")
 	fs.Var(&c.Async, "async", "putters use PutAsync, each with at most `N` batches outstanding; -async alone is -async=64")
@@ -176,7 +188,7 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 	fs.Var(&c.MaxEntryBytes, "max-entry-bytes", "most `bytes` of several batches in one WAL entry")
 	fs.IntVar(&c.InFlight, "inflight", 4, "appends in flight, from 1 to 64")
 	fs.StringVar(&c.Compress, "compress", "none", "body compression of WAL entries: none, lz4 or zstd")
-	fs.StringVar(&c.Index, "index", indexAll, "none; pk: primary key on the -key columns; ordered: ordered index on the first column that is no key; all: both")
+	fs.StringVar(&c.Index, "index", indexAll, "none, or several of these, separated by commas. pk: primary key on the -key columns; ordered[:COLUMN]: ordered index, on the first column that is no key; text[:COLUMN[:ANALYZER]]: full text, on the column of -text, with an analyzer of bleve's (standard); all: pk,ordered")
 	fs.BoolVar(&c.Memtable, "memtable", true, "keep rows in memory; -memtable=false writes the log only, which implies -index none and -visible durable, and a reopen only of what fits into memory (see -reopen)")
 	fs.Var(&c.MaxMemtable, "max-memtable-bytes", "most `bytes` of rows in one memtable; no more than -max-resident-bytes")
 	fs.Var(&c.MaxResident, "max-resident-bytes", "most `bytes` of rows and indexes in memory")
@@ -184,6 +196,10 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 	fs.BoolVar(&c.Baseline, "baseline", false, "take turns with bare puts of as large bodies, and compare the throughput")
 
 	fs.IntVar(&c.Read, "read", 0, "goroutines that read and check beside the putters: snapshots, lookups, ranges, scans, as fast as they can")
+
+	fs.Var(&c.Query, "query", "`N` goroutines that query and check beside the putters: words, phrases and prefixes of the first text index, lookups; -query alone is -query=1")
+	fs.Float64Var(&c.QueryRate, "query-rate", 0, "queries per second of all goroutines of -query together (default: as fast as they can)")
+	fs.BoolVar(&c.QueryCompare, "query-compare", false, "putters take turns, each an eighth of -duration, with and without readers beside them: what do readers cost the writer?")
 
 	fs.DurationVar(&c.Soak, "soak", 0, "measure nothing: for so long, have writers and readers use one shard after another, kill, stall, fence and seal them, and check everything")
 	fs.Uint64Var(&c.Seed, "seed", 0, "of -soak: what its plan is drawn from (default: a random one, which is printed)")
@@ -230,15 +246,25 @@ func (c *config) validate(visible string) error {
 	default:
 		check(false, "-compress is %q, must be none, lz4 or zstd", c.Compress)
 	}
-	switch c.Index {
-	case indexNone, indexPK, indexOrdered, indexAll:
-	default:
-		check(false, "-index is %q, must be none, pk, ordered or all", c.Index)
+	var err error
+	if c.Indexes, err = parseIndexes(c.Index); err != nil {
+		errs = append(errs, err)
 	}
+	check(c.Words > 0 && c.Words <= 10_000, "-words is %d, must be from 1 to 10000", c.Words)
+	check(!c.set["words"] || c.Input == "", "-words is for made-up rows, not with -input")
+	check(!c.set["text"] || c.Text != "", "-text is empty, must be the name of a column")
+	check(!c.set["text"] || c.synthetic() || c.hasIndex(indexText) || err != nil, "-text names the column of the text index, and -index %s has none: add text to it", c.Index)
 	check(c.Memtable || c.Index == indexNone, "-memtable=false keeps nothing to be indexed: it needs -index none")
 	check(c.Memtable || !c.Indexed, "-memtable=false has no indexes: it needs -visible durable")
 	check(c.Read >= 0 && c.Read <= 1024, "-read is %d, must be from 0 to 1024", c.Read)
 	check(c.Memtable || c.Read == 0, "-memtable=false keeps nothing to be read: it needs -read 0")
+	check(c.Query >= 0 && c.Query <= 1024, "-query is %d, must be from 0 to 1024", c.Query)
+	check(c.Query == 0 || c.hasIndex(indexText) || err != nil, "-query searches the text index, and -index %s has none: give -index %[1]s,text, or -text COLUMN", c.Index)
+	check(c.QueryRate >= 0 && !math.IsInf(c.QueryRate, 0) && !math.IsNaN(c.QueryRate), "-query-rate is %v, must be 0 for no limit, or a positive number of queries per second", c.QueryRate)
+	check(c.Query > 0 || !c.set["query-rate"], "-query-rate is for -query")
+	check(!c.QueryCompare || c.Query > 0 || c.Read > 0, "-query-compare compares with readers: it needs -query or -read")
+	check(!c.QueryCompare || c.Duration > 0, "-query-compare takes turns of an eighth of -duration: it needs one")
+	check(!c.QueryCompare || !c.Baseline, "-query-compare and -baseline both take turns: give one of them")
 	check(!c.keyed() || len(c.Key) > 0, "-index %s needs -key", c.Index)
 	check(c.Soak > 0 || !c.set["soak"], "-soak is %v, must be positive", c.Soak)
 	for _, name := range []string{"seed", "faults", "fault-script"} {
@@ -290,6 +316,30 @@ func (a *asyncFlag) Set(s string) error {
 		return fmt.Errorf("must be a number of batches")
 	}
 	*a = asyncFlag(n)
+	return nil
+}
+
+// queryFlag is a number of goroutines; given without a number it is 1.
+type queryFlag int
+
+func (q *queryFlag) String() string   { return strconv.Itoa(int(*q)) }
+func (q *queryFlag) Get() any         { return int(*q) }
+func (q *queryFlag) IsBoolFlag() bool { return true }
+
+func (q *queryFlag) Set(s string) error {
+	switch s {
+	case "true":
+		*q = 1
+		return nil
+	case "false":
+		*q = 0
+		return nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return fmt.Errorf("must be a number of goroutines")
+	}
+	*q = queryFlag(n)
 	return nil
 }
 

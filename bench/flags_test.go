@@ -43,6 +43,19 @@ func TestFlagsValues(t *testing.T) {
 	if c := mustParse(t, "-memtable=false"); c.Index != indexNone {
 		t.Errorf("-memtable=false leaves -index at %q", c.Index)
 	}
+	c = mustParse(t, "-index", "pk, ordered:a,text,text::simple,text:b:en", "-query")
+	if !slices.Equal(c.Indexes, []indexItem{{kind: "pk"}, {"ordered", "a", ""}, {kind: "text"}, {"text", "", "simple"}, {"text", "b", "en"}}) || !c.keyed() || c.Query != 1 || c.synthetic() {
+		t.Errorf("got %+v", c)
+	}
+	if c := mustParse(t, "-text", "a", "-query=3"); c.Index != "all,text" || c.Query != 3 || c.opts["query"] != 3 || c.opts["words"] != 20 {
+		t.Errorf("got %+v", c)
+	}
+	if c := mustParse(t, "-words", "5"); !c.synthetic() || !c.worded() || c.hasIndex(indexText) {
+		t.Errorf("-words alone makes no rows up, or indexes them: %+v", c)
+	}
+	if c := mustParse(t, "-rows", "5"); c.worded() {
+		t.Error("made-up text is of words, though nobody wants to search it")
+	}
 	if c := mustParse(t, "-rows", "5", "-input", "x"); c.synthetic() {
 		t.Error("-rows with -input makes rows up")
 	}
@@ -78,7 +91,29 @@ func TestFlagsRejected(t *testing.T) {
 		{"-read 2 -memtable=false", "-read 0"},
 		{"-max-memtable-bytes 0", "-max-memtable-bytes"},
 		{"-compress gzip", `"gzip"`},
-		{"-index text", `"text"`},
+		{"-index texts", `-index has "texts", must be none, pk,`},
+		{"-index pk:id", `-index has "pk:id", which is one part too many`},
+		{"-index ordered:a:b", `one part too many: ordered:COLUMN`},
+		{"-index text:a:simple:b", `one part too many: text:COLUMN:ANALYZER`},
+		{"-index text:a:nope,foo", `there is no analyzer "nope"; choose one of standard, simple, keyword,`},
+		{"-index text:a:nope,foo", `-index has "foo"`},
+		{"-index none,pk", "none goes with no other"},
+		{"-index all,pk", "the same index twice"},
+		{"-words 0", "-words is 0, must be from 1 to 10000"},
+		{"-words 10001", "-words is 10001"},
+		{"-words 5 -input x", "-words is for made-up rows"},
+		{"-text=", "-text is empty"},
+		{"-text a -index pk", "-text names the column of the text index, and -index pk has none: add text to it"},
+		{"-query", "-query searches the text index, and -index all has none: give -index all,text, or -text COLUMN"},
+		{"-query=x", "number of goroutines"},
+		{"-query=-1", "-query is -1, must be from 0 to 1024"},
+		{"-query 7", `"7"`},
+		{"-text a -query -query-rate -1", "-query-rate is -1"},
+		{"-query-rate 5", "-query-rate is for -query"},
+		{"-query-compare -duration 1s", "it needs -query or -read"},
+		{"-text a -query -query-compare", "turns of an eighth of -duration: it needs one"},
+		{"-text a -query -query-compare -duration 1s -baseline", "both take turns"},
+		{"-text a -query -memtable=false -index none", "-query searches the text index"},
 		{"-index pk -memtable=false", "-index none"},
 		{"-memtable=false -visible indexed", "-visible durable"},
 		{"-key , -index pk", "needs -key"},

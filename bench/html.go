@@ -52,8 +52,9 @@ type optionValue struct{ Name, Value string }
 // chartData is what the script draws.
 type chartData struct {
 	Series   map[string][]float64 `json:"series"`
-	Ack      *curves              `json:"ack"`  // milliseconds
-	Read     *curves              `json:"read"` // microseconds
+	Ack      *curves              `json:"ack"`   // milliseconds
+	Read     *curves              `json:"read"`  // microseconds
+	Query    *curves              `json:"query"` // microseconds
 	InFlight int                  `json:"inflight"`
 	Baseline float64              `json:"baseline"` // MB/s, 0 without
 }
@@ -122,7 +123,7 @@ func (b *bench) writeHTML(out io.WriteCloser, failure error, now time.Time) erro
 		CSS:     template.CSS(uPlotCSS + pageCSS),
 		Library: template.JS("/*\n" + uPlotLicense + "*/\n" + uPlotJS),
 		Script:  template.JS(pageJS),
-		Data:    chartData{Series: map[string][]float64{}, Ack: b.ackCurves, Read: b.readCurves, InFlight: b.c.InFlight, Baseline: r.BaselineMBPerS},
+		Data:    chartData{Series: map[string][]float64{}, Ack: b.ackCurves, Read: b.readCurves, Query: b.queryCurves, InFlight: b.c.InFlight, Baseline: r.BaselineMBPerS},
 	}
 	if failure != nil {
 		p.Error = failure.Error()
@@ -175,6 +176,14 @@ func (r *report) tiles() []tile {
 	}
 	if r.Read != nil && r.Read.Lookup.Count > 0 {
 		list = append(list, tile{millis(r.Read.Lookup.P50 / 1e3), "lookup, median"})
+	}
+	if r.Query != nil {
+		list = append(list, tile{short(r.Query.PerS), "queries/s"})
+		for _, k := range r.Query.named() {
+			if k.name == queryNames[queryRareTerm] {
+				list = append(list, tile{millis(k.P50 / 1e3), "search for a rare word, median"})
+			}
+		}
 	}
 	return list
 }

@@ -58,6 +58,22 @@ func TestBenchHTML(t *testing.T) {
 	}
 }
 
+// Queries and what indexes cost are on the page.
+func TestHTMLQueries(t *testing.T) {
+	code, html, data := pageOf(t, strings.Fields("-store mem:// -rows 2000 -batch 50 -words 5 -index pk,text -rate 5000 -query -interval 5ms")...)
+	if code != 0 || data.Query == nil || len(data.Query.Lines) != 6 || data.Read != nil {
+		t.Fatalf("exit code %d, curves %+v, %+v", code, data.Query, data.Read)
+	}
+	for _, want := range []string{
+		"<dd>made-up rows of id and text (5 words)</dd>", "primary key id, text index on text (standard)", "queries/s", "search for a rare word, median",
+		"<th>query, phrase p90</th>", "<th>text index on text (standard), a row</th>", "<th>primary key id, a row</th>", "<th>-query</th><td>1</td>",
+	} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
 // The page loads nothing: not from the network, nor from beside it.
 func TestHTMLNeedsNothing(t *testing.T) {
 	_, html, _ := pageOf(t, strings.Fields("-store mem:// -rows 10")...)

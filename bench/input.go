@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -52,10 +53,19 @@ func openInput(c *config) (*input, error) {
 		if rows == 0 {
 			rows = defaultRows
 		}
-		in.source = newSynthetic(rows, c.Batch, c.Dim)
-		in.name = "made-up rows of id and text"
+		text, words := cmp.Or(c.Text, defaultText), 0
+		what := text
+		if c.worded() {
+			words = c.Words
+			what = fmt.Sprintf("%s (%d words)", text, words)
+		}
+		if text == defaultKey || c.Dim > 0 && text == "vector" {
+			return nil, usagef("-text: made-up rows have another column %q: choose another name", text)
+		}
+		in.source = newSynthetic(rows, c.Batch, c.Dim, text, words)
+		in.name = "made-up rows of id and " + what
 		if c.Dim > 0 {
-			in.name = fmt.Sprintf("made-up rows of id, text and %d float32", c.Dim)
+			in.name = fmt.Sprintf("made-up rows of id, %s and %d float32", what, c.Dim)
 		}
 		in.unique = true
 	case c.Input == "":

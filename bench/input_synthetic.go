@@ -8,20 +8,26 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/memwal/memwal-go/bench/internal/words"
 )
 
-// textLen is the length of made-up text.
-const textLen = 64
+const (
+	textLen    = 64     // of made-up text, unless it is counted in words
+	vocabulary = 30_000 // words, of text that is
+)
 
-// synthetic makes up rows: an ordinal id, 64 characters of words and, if asked
-// for, a vector. Each is a window into a pool of random data at a random place.
-// Batches beyond the first 256 MiB have the columns of earlier ones, with new
+// synthetic makes up rows: an ordinal id, 64 characters of words or as many words as
+// asked for, and, if asked for, a vector. Characters and vectors are windows into a
+// pool of random data at random places; words are drawn one by one. Batches beyond the first 256 MiB have the columns of earlier ones, with new
 // ids: making them costs the measured run next to nothing.
 type synthetic struct {
 	rows, batch int64
 	dim         int
+	words       int // of a text; 0: it is textLen characters
 	schema      *arrow.Schema
-	text        []byte
+	text        []byte            // without words
+	vocabulary  *words.Vocabulary // with them
 	floats      []float32
 
 	mu     sync.Mutex
@@ -29,19 +35,27 @@ type synthetic struct {
 	period int64           // batches until they come again
 }
 
-func newSynthetic(rows, batch int64, dim int) *synthetic {
+// newSynthetic makes up rows whose text is in a column of the name given.
+func newSynthetic(rows, batch int64, dim int, text string, perText int) *synthetic {
 	fields := []arrow.Field{
 		{Name: "id", Type: arrow.PrimitiveTypes.Int64},
-		{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: text, Type: arrow.BinaryTypes.String, Nullable: true},
 	}
 	if dim > 0 {
 		list := arrow.FixedSizeListOfField(int32(dim), arrow.Field{Name: "item", Type: arrow.PrimitiveTypes.Float32, Nullable: true})
 		fields = append(fields, arrow.Field{Name: "vector", Type: list, Nullable: true})
 	}
-	s := &synthetic{rows: rows, batch: batch, dim: dim, schema: arrow.NewSchema(fields, nil)}
-	s.period = max(1, prepareBytes/(batch*int64(8+4+textLen+4*dim)))
+	s := &synthetic{rows: rows, batch: batch, dim: dim, words: perText, schema: arrow.NewSchema(fields, nil)}
 	rng := rand.New(rand.NewPCG(1, 2))
-	s.text = textPool(rng, 1<<20)
+	long := textLen
+	if perText > 0 {
+		s.vocabulary = words.New(vocabulary)
+		const sampled = 1000
+		long = 1 + perText*len(s.vocabulary.AppendText(nil, rng, sampled))/sampled
+	} else {
+		s.text = textPool(rng, 1<<20)
+	}
+	s.period = max(1, prepareBytes/(batch*int64(8+4+long+4*dim)))
 	if dim > 0 {
 		s.floats = make([]float32, 1<<18+dim)
 		for i := range s.floats {
@@ -119,8 +133,12 @@ func (s *synthetic) random(n, rows int64) []arrow.Array {
 func (s *synthetic) texts(rng *rand.Rand, n int) arrow.Array {
 	offsets, bytes := make([]int32, n+1), make([]byte, 0, n*textLen)
 	for i := range n {
-		at := rng.IntN(len(s.text) - textLen)
-		bytes = append(bytes, s.text[at:at+textLen]...)
+		if s.words > 0 {
+			bytes = s.vocabulary.AppendText(bytes, rng, s.words)
+		} else {
+			at := rng.IntN(len(s.text) - textLen)
+			bytes = append(bytes, s.text[at:at+textLen]...)
+		}
 		offsets[i+1] = int32(len(bytes))
 	}
 	return own(arrow.BinaryTypes.String, n, nil, arrow.Int32Traits.CastToBytes(offsets), bytes)

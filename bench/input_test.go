@@ -238,7 +238,7 @@ func TestInputSynthetic(t *testing.T) {
 
 // Rows beyond what is kept have other ids and the texts of earlier rows.
 func TestInputSyntheticComesAgain(t *testing.T) {
-	s := newSynthetic(95, 10, 0)
+	s := newSynthetic(95, 10, 0, defaultText, 0)
 	s.period = 3
 	first, again := joinAll(t, collect(t, s)), joinAll(t, collect(t, s))
 	if first.NumRows() != 95 || !array.RecordEqual(first, again) {
@@ -250,5 +250,34 @@ func TestInputSyntheticComesAgain(t *testing.T) {
 	}
 	if ids := first.Column(0).(*array.Int64); ids.Value(94) != 94 || ids.Value(30) != 30 {
 		t.Error("ids are no ordinals")
+	}
+}
+
+// Texts of words have as many as asked for, from one vocabulary.
+func TestInputWords(t *testing.T) {
+	in, err := openInput(mustParse(t, "-rows", "3000", "-batch", "100", "-words", "7", "-text", "body"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := joinAll(t, collect(t, in))
+	if rec.NumRows() != 3000 || rec.ColumnName(1) != "body" {
+		t.Fatalf("%d rows of %v", rec.NumRows(), rec.Schema())
+	}
+	seen := map[string]int{}
+	for i := range 3000 {
+		words := strings.Fields(rec.Column(1).(*array.String).Value(i))
+		if len(words) != 7 {
+			t.Fatalf("row %d has %d words", i, len(words))
+		}
+		for _, w := range words {
+			seen[w]++
+		}
+	}
+	most := 0
+	for _, n := range seen {
+		most = max(most, n)
+	}
+	if len(seen) < 4000 || len(seen) > vocabulary || most < 500 {
+		t.Errorf("%d different words, the most frequent one %d times", len(seen), most)
 	}
 }

@@ -36,10 +36,27 @@ func (f *figures) measures() []measure {
 	if f.Read != nil {
 		for _, k := range f.Read.named() {
 			list = append(list,
-				measure{k.name + "s", "/s", 1, per(float64(k.Count), f.Seconds)},
+				measure{k.name + "s", "/s", 1, f.perReadSecond(k.Count)},
 				measure{k.name + " p50", "µs", -1, k.P50}, measure{k.name + " p95", "µs", -1, k.P95},
 				measure{k.name + " p99", "µs", -1, k.P99}, measure{k.name + " max", "µs", -1, k.Max})
 		}
+	}
+	if f.Query != nil {
+		list = append(list, measure{"queries", "/s", 1, f.Query.PerS})
+		for _, k := range f.Query.named() {
+			name := "query, " + k.name
+			list = append(list,
+				measure{name + " p50", "µs", -1, k.P50}, measure{name + " p90", "µs", -1, k.P90},
+				measure{name + " p99", "µs", -1, k.P99}, measure{name + " max", "µs", -1, k.Max})
+		}
+	}
+	if c := f.QueryCompare; c != nil {
+		list = append(list, measure{"ingest without readers", "rows/s", 1, c.Alone},
+			measure{"ingest beside readers", "rows/s", 1, c.Beside}, measure{"beside readers to without", "", 1, c.Ratio})
+	}
+	list = append(list, measure{"all indexes, a row", "bytes", -1, f.IndexBytesPerRow})
+	for _, c := range f.Indexes {
+		list = append(list, measure{c.Index + ", a row", "bytes", -1, c.BytesPerRow}, measure{c.Index + ", a row", "ns", -1, c.NSPerRow})
 	}
 	list = append(list,
 		measure{"PUTs", "", 0, float64(f.Puts)},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/blevesearch/bleve/v2/search/query"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memwal"
 )
@@ -81,6 +82,7 @@ type snapshot interface {
 	Lookup(ctx context.Context, key ...any) (memwal.Row, error)
 	Range(ctx context.Context, name string, r index.Range, o memwal.ScanOptions) (array.RecordReader, error)
 	Scan(ctx context.Context, o memwal.ScanOptions) (array.RecordReader, error)
+	Hits(ctx context.Context, name string, q query.Query, o memwal.SearchOptions) ([]memwal.Hit, error)
 	Bound() uint64
 	Close()
 }
@@ -91,27 +93,34 @@ type readers struct {
 	open    func() (snapshot, error)
 	known   *acknowledged
 	schema  *arrow.Schema
-	key     []int // columns of the primary key; none: no lookups
-	ordered int   // column of the ordered index; -1: no ranges
-	unique  bool  // no row replaces another one
+	key     []int  // columns of the primary key; none: no lookups
+	ordered int    // column of the ordered index; -1: no ranges
+	ranged  string // name of that index
+	unique  bool   // no row replaces another one
+	clock   stopwatch
 
 	snapshots, lookups, ranges, scans latencies // with a unit of a nanosecond
 }
 
-func newReaders(n int, open func() (snapshot, error), schema *arrow.Schema, key []string, ordered string, unique bool) (*readers, error) {
-	r := &readers{n: n, open: open, known: &acknowledged{}, schema: schema, ordered: -1, unique: unique || len(key) == 0}
+// newReaders returns readers who know nothing yet. Without an ordered index there are
+// no ranges.
+func newReaders(n int, open func() (snapshot, error), known *acknowledged, schema *arrow.Schema, key []string, ordered *index.Ordered, unique bool) (*readers, error) {
+	r := &readers{n: n, open: open, known: known, schema: schema, ordered: -1, unique: unique || len(key) == 0}
 	for _, l := range []*latencies{&r.snapshots, &r.lookups, &r.ranges, &r.scans} {
 		l.unit = time.Nanosecond
 	}
 	for _, k := range key {
 		i := schema.FieldIndices(k)[0]
 		if !readable(schema.Field(i).Type) {
-			return nil, usagef("-read cannot look up column %q of type %v: choose another -key, or none with -index none", k, schema.Field(i).Type)
+			return nil, usagef("readers cannot look up column %q of type %v: choose another -key, or none with -index none", k, schema.Field(i).Type)
 		}
 		r.key = append(r.key, i)
 	}
-	if ordered != "" {
-		r.ordered = schema.FieldIndices(ordered)[0]
+	if ordered != nil {
+		r.ordered, r.ranged = schema.FieldIndices(ordered.Columns[0].Name)[0], ordered.Name
+		if f := schema.Field(r.ordered); !readable(f.Type) {
+			return nil, usagef("readers cannot ask for ranges of column %q of type %v: choose another column for -index ordered", f.Name, f.Type)
+		}
 	}
 	return r, nil
 }
@@ -188,17 +197,26 @@ func (r *readers) lookUp(ctx context.Context, s snapshot, known []knownRow, cloc
 	}
 	r.lookups.record(took[:len(known)]...)
 	for i, k := range known {
-		switch row := found[i]; {
-		case row.Presence != memwal.Present:
-			return fmt.Errorf("%w: %s is %v, though its put has returned; rows below %d are visible", errDiffers, r.keyText(k), row.Presence, s.Bound())
-		case !r.sameKey(row, k):
-			return fmt.Errorf("%w: a lookup of %s found another row, %s", errDiffers, r.keyText(k), rowText(row.Batch.NewSlice(int64(row.Index), int64(row.Index)+1)))
-		case i == 0 && r.unique:
+		if err := r.checkLookup(s, found[i], k); err != nil {
+			return err
+		}
+		if i == 0 && r.unique {
 			// Every value of one row; of all it would take more time than looking up.
-			if err := r.sameRow(row, k); err != nil {
+			if err := r.sameRow(found[i], k); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkLookup reports what is wrong with what a lookup of a known row has found.
+func (r *readers) checkLookup(s snapshot, row memwal.Row, k knownRow) error {
+	switch {
+	case row.Presence != memwal.Present:
+		return fmt.Errorf("%w: %s is %v, though its put has returned; rows below %d are visible", errDiffers, r.keyText(k), row.Presence, s.Bound())
+	case !r.sameKey(row, k):
+		return fmt.Errorf("%w: a lookup of %s found another row, %s", errDiffers, r.keyText(k), rowText(row.Batch.NewSlice(int64(row.Index), int64(row.Index)+1)))
 	}
 	return nil
 }
@@ -239,7 +257,7 @@ func (r *readers) keyText(k knownRow) string {
 func (r *readers) readRange(ctx context.Context, s snapshot, k knownRow) error {
 	v := goValue(k.rec.Column(r.ordered), k.row)
 	start := time.Now()
-	rd, err := s.Range(ctx, orderedIndex, index.Range{Low: []any{v}}, memwal.ScanOptions{Limit: readRange})
+	rd, err := s.Range(ctx, r.ranged, index.Range{Low: []any{v}}, memwal.ScanOptions{Limit: readRange})
 	if err != nil {
 		return err
 	}
@@ -358,6 +376,7 @@ func equalValue(a, b any) bool {
 // readFigures are the latencies of readers, by what they did.
 type readFigures struct {
 	Readers  int        `json:"readers"`
+	Seconds  float64    `json:"seconds"` // that they read
 	Snapshot readMicros `json:"snapshot"`
 	Lookup   readMicros `json:"lookup,omitzero"`
 	Range    readMicros `json:"range,omitzero"`
@@ -390,17 +409,28 @@ func (r *readers) figures() *readFigures {
 		us := func(ms float64) float64 { return math.Round(ms*1e6) / 1e3 } // to the nanosecond
 		return readMicros{l.count(), us(v.P50), us(v.P95), us(v.P99), us(v.Max)}
 	}
-	return &readFigures{r.n, micros(&r.snapshots), micros(&r.lookups), micros(&r.ranges), micros(&r.scans)}
+	return &readFigures{r.n, r.clock.elapsed().Seconds(), micros(&r.snapshots), micros(&r.lookups), micros(&r.ranges), micros(&r.scans)}
 }
 
-// beside starts the goroutines. failed is told what goes wrong in them. The
-// function that is returned stops and joins them.
+// companion is what runs beside putters.
+type companion interface {
+	// beside starts goroutines. failed is told what goes wrong in them. The function
+	// that is returned stops and joins them.
+	beside(ctx context.Context, failed func(error)) (stop func())
+}
+
+// beside implements companion.
 func (r *readers) beside(ctx context.Context, failed func(error)) (stop func()) {
+	return r.goroutines(ctx, r.run, failed)
+}
+
+func (r *readers) goroutines(ctx context.Context, run func(context.Context) error, failed func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
+	r.clock.start()
 	for range r.n {
 		wg.Go(func() {
-			if err := r.run(ctx); err != nil {
+			if err := run(ctx); err != nil {
 				failed(err)
 			}
 		})
@@ -408,5 +438,6 @@ func (r *readers) beside(ctx context.Context, failed func(error)) (stop func()) 
 	return func() {
 		cancel()
 		wg.Wait()
+		r.clock.stop()
 	}
 }

@@ -57,7 +57,7 @@ func TestReadersFindWrongAnswers(t *testing.T) {
 	stale := fromJSON(t, schema, `{"id":1,"v":30}`, `{"id":2,"v":10}`, `{"id":3,"v":20}`)
 	other := fromJSON(t, schema, `{"id":7,"v":3}`)
 	w, err := memwal.Open(t.Context(), objstore.NewMemory(), uuid.New(), schema, &memwal.Options{
-		PrimaryKey: []string{"id"}, Indexes: []index.Config{index.Ordered{Name: orderedIndex, Columns: []index.Column{{Name: "v"}}}},
+		PrimaryKey: []string{"id"}, Indexes: []index.Config{index.Ordered{Name: "by", Columns: []index.Column{{Name: "v"}}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestReadersFindWrongAnswers(t *testing.T) {
 				l.snapshot = s
 				return &l, err
 			}
-			r, err := newReaders(1, open, schema, []string{"id"}, "v", true)
+			r, err := newReaders(1, open, &acknowledged{}, schema, []string{"id"}, &index.Ordered{Name: "by", Columns: []index.Column{{Name: "v"}}}, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,11 +122,11 @@ func TestReadersFindWrongAnswers(t *testing.T) {
 // A reader's failure is the ingest's, which stops.
 func TestIngestFailsWithItsReaders(t *testing.T) {
 	w := &fakeWriter{delay: time.Millisecond}
-	r, err := newReaders(2, func() (snapshot, error) { return nil, errPut }, mixed, nil, "", false)
+	r, err := newReaders(2, func() (snapshot, error) { return nil, errPut }, &acknowledged{}, mixed, nil, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &ingest{w: w, feed: mixedFeed(t, true), writers: 2, readers: r, limit: time.Minute}
+	in := &ingest{w: w, feed: mixedFeed(t, true), writers: 2, beside: []companion{r}, known: r.known, limit: time.Minute}
 	if err := in.run(t.Context()); !errors.Is(err, errPut) || !strings.Contains(err.Error(), "take a snapshot") || !in.over {
 		t.Errorf("got %v", err)
 	}
@@ -190,7 +190,7 @@ func TestGoValue(t *testing.T) {
 			}
 			key := rec.NewSlice(0, 1)
 			w, err := memwal.Open(t.Context(), objstore.NewMemory(), uuid.New(), schema, &memwal.Options{Indexes: []index.Config{
-				index.Ordered{Name: orderedIndex, Columns: []index.Column{{Name: "k"}}},
+				index.Ordered{Name: "by", Columns: []index.Column{{Name: "k"}}},
 			}})
 			if err != nil {
 				t.Fatal(err)
@@ -205,7 +205,7 @@ func TestGoValue(t *testing.T) {
 			}
 			defer s.Close()
 			v := goValue(key.Column(0), 0)
-			rd, err := s.Range(t.Context(), orderedIndex, index.Range{Low: []any{v}, High: []any{v}}, memwal.ScanOptions{})
+			rd, err := s.Range(t.Context(), "by", index.Range{Low: []any{v}, High: []any{v}}, memwal.ScanOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

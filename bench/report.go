@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +42,12 @@ type figures struct {
 	BaselineRatio  float64   `json:"baseline_ratio,omitempty"` // MBPerS to that
 	BaselinePutMS  ackMillis `json:"baseline_put_ms,omitzero"`
 
-	Read *readFigures `json:"read_us,omitempty"` // with -read
+	Read         *readFigures    `json:"read_us,omitempty"`       // with -read
+	Query        *queryFigures   `json:"query_us,omitempty"`      // with -query
+	QueryCompare *compareFigures `json:"query_compare,omitempty"` // with -query-compare
+
+	IndexBytesPerRow float64     `json:"index_bytes_per_row,omitempty"` // of all indexes, when the last row was durable
+	Indexes          []indexCost `json:"indexes,omitempty"`             // each by itself
 
 	Options map[string]any `json:"options"`
 	Error   string         `json:"error,omitempty"` // why the run failed
@@ -85,19 +91,11 @@ func (r *report) printIngest(w io.Writer) {
 			r.BaselineMBPerS, millis(r.BaselinePutMS.P50), millis(r.BaselinePutMS.P99), r.BaselineRatio)
 	}
 	line("ack latency", "p50 %s, p95 %s, p99 %s, max %s", millis(r.AckMS.P50), millis(r.AckMS.P95), millis(r.AckMS.P99), millis(r.AckMS.Max))
-	if r.Read != nil {
-		name := "readers"
-		for _, k := range r.Read.named() {
-			line(name, "%-8s p50 %s, p95 %s, p99 %s, max %s; %s, %s/s", k.name, millis(k.P50/1e3), millis(k.P95/1e3),
-				millis(k.P99/1e3), millis(k.Max/1e3), group(k.Count), group(round(per(float64(k.Count), r.Seconds))))
-			name = ""
-		}
-		line(name, "all other figures are those beside -read %d: compare with -read 0", r.Read.Readers)
-	}
+	r.printReaders(line)
 	line("PUTs", "%s, %.1f/s: %s for this run, %s a month at this rate (list price: $0.005 per 1,000 PUTs, S3 Standard)",
 		group(r.Puts), r.PutsPerS, dollars(float64(r.Puts)*dollarsPerPut), dollars(r.USDPerMonth))
 	note := "of this process"
-	if r.Read != nil {
+	if r.Read != nil || r.Query != nil {
 		note += ", readers included"
 	}
 	if r.Preparing {
@@ -106,6 +104,50 @@ func (r *report) printIngest(w io.Writer) {
 	line("CPU", "%.3f s %s: %s rows per CPU second", r.CPUS, note, group(round(per(float64(r.Rows), r.CPUS))))
 	line("peak memory", "%.0f MB resident, prepared input included", r.PeakRSSMB)
 	line("close", "%.3f s", r.CloseS)
+	name := "indexes"
+	if r.IndexBytesPerRow > 0 {
+		line(name, "%.1f bytes a row in all", r.IndexBytesPerRow)
+		name = ""
+	}
+	for _, c := range r.Indexes {
+		line(name, "%s: %.1f bytes and %s a row, by itself, of %s rows", c.Index, c.BytesPerRow, millis(c.NSPerRow/1e6), group(c.Rows))
+		name = ""
+	}
+}
+
+// printReaders prints what was read beside the putters.
+func (r *report) printReaders(line func(name, format string, args ...any)) {
+	if r.Read != nil {
+		name := "readers"
+		for _, k := range r.Read.named() {
+			line(name, "%-8s p50 %s, p95 %s, p99 %s, max %s; %s, %s/s", k.name, millis(k.P50/1e3), millis(k.P95/1e3),
+				millis(k.P99/1e3), millis(k.Max/1e3), group(k.Count), group(round(r.perReadSecond(k.Count))))
+			name = ""
+		}
+	}
+	if r.Query != nil {
+		name := "queries"
+		for _, k := range r.Query.named() {
+			line(name, "%-8s p50 %s, p90 %s, p99 %s, max %s; %s", k.name, millis(k.P50/1e3), millis(k.P90/1e3),
+				millis(k.P99/1e3), millis(k.Max/1e3), group(k.Count))
+			name = ""
+		}
+		line(name, "%s queries/s", group(round(r.Query.PerS)))
+	}
+	switch {
+	case r.QueryCompare != nil:
+		c := r.QueryCompare
+		line("slow-down", "%s rows/s without readers, %s beside them: the writer loses %.1f %%; all other figures are of both", group(round(c.Alone)), group(round(c.Beside)), 100*(1-c.Ratio))
+	case r.Read != nil:
+		line("", "all other figures are those beside -read %d: compare with -read 0", r.Read.Readers)
+	case r.Query != nil:
+		line("", "all other figures are those beside -query=%d: -query-compare tells what that costs", r.Query.Queriers)
+	}
+}
+
+// perReadSecond is a count of reads for each second of reading.
+func (f *figures) perReadSecond(n int64) float64 {
+	return per(float64(n), cmp.Or(f.Read.Seconds, f.Seconds))
 }
 
 func (r *report) printReopen(w io.Writer) {

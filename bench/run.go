@@ -33,7 +33,8 @@ type ingest struct {
 	limit   time.Duration // 0: to the end of the feed
 	slice   time.Duration // run returns after about so long, to be called again; 0: it runs to the end
 	flush   bool          // rows may be acknowledged before they are durable
-	readers *readers      // nil: none
+	beside  []companion   // run while the putters do
+	known   *acknowledged // told what was acknowledged; nil: nobody asks
 
 	// What was acknowledged. Rows and bytes are read while it runs.
 	rows, bytes, batches atomic.Int64
@@ -41,6 +42,7 @@ type ingest struct {
 	recent               *latencies // since a sampler took them; nil without one
 
 	clock stopwatch
+	alone bool // run leaves out what is beside
 	over  bool // there is nothing more to do; set by run
 
 	start   time.Time // of this call of run
@@ -78,9 +80,11 @@ func (in *ingest) run(ctx context.Context) error {
 	if span > 0 {
 		defer time.AfterFunc(span, in.cancel).Stop()
 	}
-	stopReaders := func() {}
-	if in.readers != nil {
-		stopReaders = in.readers.beside(outer, in.fail)
+	var stops []func()
+	if !in.alone {
+		for _, c := range in.beside {
+			stops = append(stops, c.beside(outer, in.fail))
+		}
 	}
 	for range in.writers {
 		if in.async > 0 {
@@ -97,7 +101,9 @@ func (in *ingest) run(ctx context.Context) error {
 		in.flushNow()
 	}
 	in.clock.stop()
-	stopReaders()
+	for _, stop := range stops {
+		stop()
+	}
 	if err := in.failure.Load(); err != nil {
 		in.over = true
 		return *err
@@ -286,8 +292,8 @@ func (in *ingest) acknowledge(begin time.Time, it item) {
 	in.rows.Add(it.rec.NumRows())
 	in.bytes.Add(it.bytes)
 	in.batches.Add(1)
-	if in.readers != nil {
-		in.readers.known.add(it.rec)
+	if in.known != nil {
+		in.known.add(it.rec)
 	}
 	it.rec.Release()
 }

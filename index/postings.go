@@ -2,6 +2,8 @@ package index
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"unsafe"
 )
@@ -11,173 +13,224 @@ import (
 //
 // A posting is
 //
-//	uvarint(slot − the one before it in the block) << 1 | once
+//	uvarint(slot − the one before it) << 1 | once        the slot itself, if it is the first of a block
 //	uvarint(frequency), unless once
 //	uvarint(place − the one before it), for each occurrence, if places are kept
 //
 // and lies in one block as a whole. A place is elementPlace·element + position, from 1.
+// A block is
+//
+//	uint32 reference of the next one · uint32 bytes used · postings
+//
+// with a head that is written, little endian, when the block is full. The first block
+// lies behind the term's text, so that a rare term is in one place.
 //
 //   - who writes: the goroutine that applies batches;
 //   - who reads: anybody, without locks, through the dictionary;
-//   - what is published when: the bytes of a posting, before used; a block with its
-//     first slot, before next of the one before it; a term, before its cell in the
-//     dictionary.
+//   - what is published when: the head of a block and the first posting of the next, or
+//     a posting, before end, which names the last block and how much of it is written; a
+//     term, before its cell in the dictionary. A reader takes end once, after its bound,
+//     and sees no further: what is beyond is above the bound. So it never reads what may
+//     be written meanwhile: the last block's head, and what lies behind its end.
 type term struct {
-	text string
-	head block
+	arena *arena
+	end   atomic.Uint64 // last block << 32 | bytes of it that are used
+	at    uint32        // reference of the text
+	size  uint16        // bytes of it, ≤ MaxTermBytes
 
 	// The writer's.
-	tail  *block // nil: head
+	class uint8  // of the last block, in blockSizes
+	full  bool   // the last block was made for one posting
 	last  uint32 // slot of the last posting
 	touch int32  // its number among the touched terms of the row, if it is one
-}
-
-type block struct {
-	next  atomic.Pointer[block]
-	data  []byte
-	used  atomic.Uint32 // bytes of data that are written
-	first uint32        // slot of the first posting
 }
 
 // elementPlace sets the elements of a list apart: more than a text has words.
 const elementPlace = 1 << 32
 
-const (
-	firstBlock  = 12 // bytes: most terms are rare
-	blockFactor = 4
-	lastBlock   = 1 << 10
+const blockHead = 8
 
-	slabBytes = 64 << 10
-	// slabLarge is from when on bytes get an allocation of their own.
-	slabLarge = slabBytes / 16
-	slabItems = 256
+// blockSizes are the bytes of a term's first block, second, and so on, without the
+// head; those that follow are as large as the last. The first is for terms that occur
+// once, as most do. Each other one is half of all before it: doubling would leave more
+// unused than the heads of smaller blocks take. The last size bounds what a search
+// decodes to find a slot.
+var blockSizes = func() (sizes [16]uint16) {
+	total := 0
+	for i := range sizes {
+		n := min(max(8, total/2&^3), 1024)
+		sizes[i] = uint16(n)
+		total += n
+	}
+	return sizes
+}()
+
+// arena has the texts and blocks of an index in large chunks, since there are many,
+// and they are freed together. A reference is chunk << offsetBits | offset/refUnit.
+//
+//   - who writes: the goroutine that applies batches;
+//   - who reads: anybody, without locks, through references;
+//   - what is published when: a chunk, before any reference into it.
+type arena struct {
+	dir atomic.Pointer[[][]byte]
+
+	// The writer's.
+	free []byte // of the chunk that is being filled
+	next uint32 // reference of free
+	heap int64
+	most int // chunks; tests lower it
+}
+
+const (
+	refUnit    = 4
+	offsetBits = 14
+	chunkBytes = refUnit << offsetBits
+	firstBytes = chunkBytes / 16
+	// chunkLarge is from when on bytes get a chunk of their own, which may be larger.
+	chunkLarge = chunkBytes / 16
+	maxChunks  = 1 << (32 - offsetBits)
 )
 
-// slabs cuts blocks, and bytes, from large allocations: there are many, and they are
-// freed together.
-type slabs struct {
-	bytes  []byte
-	blocks []block
-	heap   int64
+// cut gives n bytes, zero, and their reference.
+func (a *arena) cut(n int) (uint32, []byte, error) {
+	n = (n + refUnit - 1) &^ (refUnit - 1)
+	if n > chunkLarge {
+		ref, b, err := a.chunk(n)
+		return ref, b, err
+	}
+	if n > len(a.free) {
+		// The first chunks are small, for small memtables.
+		ref, b, err := a.chunk(int(min(max(a.heap, firstBytes), chunkBytes)))
+		if err != nil {
+			return 0, nil, err
+		}
+		a.next, a.free = ref, b
+	}
+	ref, b := a.next, a.free[:n:n]
+	a.next, a.free = a.next+uint32(n/refUnit), a.free[n:]
+	return ref, b, nil
 }
 
-func (s *slabs) cut(n int) []byte {
-	if n > slabLarge {
-		s.heap += int64(n)
-		return make([]byte, n)
+func (a *arena) chunk(n int) (uint32, []byte, error) {
+	var dir [][]byte
+	if p := a.dir.Load(); p != nil {
+		dir = *p
 	}
-	if n > len(s.bytes) {
-		s.bytes = make([]byte, slabBytes)
-		s.heap += slabBytes
+	if len(dir) >= a.most {
+		return 0, nil, fmt.Errorf("the terms and postings of a memtable need more than %d bytes: rotate it earlier (MaxMemtableBytes, MaxMemtableRows)", a.heap)
 	}
-	b := s.bytes[:n:n]
-	s.bytes = s.bytes[n:]
-	return b
+	before := cap(dir)
+	b := make([]byte, n)
+	// In place where there is room: readers hold shorter slices.
+	dir = append(dir, b)
+	a.heap += int64(n) + int64(cap(dir)-before)*int64(unsafe.Sizeof(b))
+	a.dir.Store(&dir)
+	return uint32(len(dir)-1) << offsetBits, b, nil
 }
 
-// text keeps a copy of b as a string.
-func (s *slabs) text(b []byte) string {
-	if len(b) == 0 {
+// at is what begins at a reference, and may go on behind it.
+func (a *arena) at(ref uint32) []byte {
+	return (*a.dir.Load())[ref>>offsetBits][ref%(1<<offsetBits)*refUnit:]
+}
+
+// init makes a term whose text is a copy of b.
+func (t *term) init(a *arena, text []byte) error {
+	behind := (len(text) + refUnit - 1) &^ (refUnit - 1)
+	ref, b, err := a.cut(behind + blockHead + int(blockSizes[0]))
+	if err != nil {
+		return err
+	}
+	copy(b, text)
+	t.arena, t.at, t.size, t.touch = a, ref, uint16(len(text)), -1
+	t.end.Store(uint64(ref+uint32(behind/refUnit)) << 32)
+	return nil
+}
+
+// text is valid for ever: it is not written again.
+func (t *term) text() string {
+	if t.size == 0 {
 		return ""
 	}
-	c := s.cut(len(b))
-	copy(c, b)
-	return unsafe.String(&c[0], len(c)) // c is not written again
+	return unsafe.String(&t.arena.at(t.at)[0], t.size)
 }
 
-func (s *slabs) block() *block {
-	if len(s.blocks) == 0 {
-		s.blocks = make([]block, slabItems)
-		s.heap += slabItems * int64(unsafe.Sizeof(block{}))
-	}
-	b := &s.blocks[0]
-	s.blocks = s.blocks[1:]
-	return b
-}
+// head is the reference of the first block.
+func (t *term) head() uint32 { return t.at + (uint32(t.size)+refUnit-1)/refUnit }
 
 // append adds a posting of a slot above all before it; enc is its encoding but for
 // the slot.
-func (t *term) append(s *slabs, slot uint32, once bool, enc []byte) {
-	b := t.tail
-	if b == nil {
-		b = &t.head
-	}
-	used := int(b.used.Load())
+func (t *term) append(slot uint32, once bool, enc []byte) error {
+	end := t.end.Load()
+	tail, used := uint32(end>>32), int(uint32(end))
+	delta := uint64(slot - t.last)
 	if used == 0 {
-		t.last = slot // the first posting of the dictionary entry
+		delta = uint64(slot)
 	}
-	// Room for the slot at its longest: a little is left unused at the end of a block.
-	if need := binary.MaxVarintLen32 + 1 + len(enc); used+need > len(b.data) {
-		size := firstBlock
-		if len(b.data) > 0 {
-			size = min(len(b.data)*blockFactor, lastBlock)
+	room := int(blockSizes[t.class])
+	if t.full || used+headBytes(delta)+len(enc) > room {
+		delta = uint64(slot)
+		need := headBytes(delta) + len(enc)
+		class := min(t.class+1, uint8(len(blockSizes)-1))
+		size := max(int(blockSizes[class]), need)
+		next, _, err := t.arena.cut(blockHead + size)
+		if err != nil {
+			return err
 		}
-		data := s.cut(max(size, need))
-		if used > 0 {
-			n := s.block()
-			n.data, n.first = data, slot
-			t.last = slot
-			n.append(slot, slot, once, enc)
-			b.next.Store(n)
-			t.tail = n
-			return
-		}
-		b.data = data
+		b := t.arena.at(tail)
+		binary.LittleEndian.PutUint32(b, next)
+		binary.LittleEndian.PutUint32(b[4:], uint32(used))
+		t.class, t.full = class, size > int(blockSizes[class])
+		tail, used = next, 0
 	}
-	b.append(slot, t.last, once, enc)
-	t.last = slot
-}
-
-func (b *block) append(slot, last uint32, once bool, enc []byte) {
-	head := uint64(slot-last) << 1
+	data := t.arena.at(tail)[blockHead:]
+	head := delta << 1
 	if once {
 		head |= 1
 	}
-	used := int(b.used.Load())
-	n := used + binary.PutUvarint(b.data[used:], head)
-	n += copy(b.data[n:], enc)
-	b.used.Store(uint32(n))
+	used += binary.PutUvarint(data[used:], head)
+	used += copy(data[used:], enc)
+	t.last = slot
+	t.end.Store(uint64(tail)<<32 | uint64(used))
+	return nil
 }
+
+// headBytes is the length of uvarint(delta << 1 | once).
+func headBytes(delta uint64) int { return (bits.Len64(delta<<1|1) + 6) / 7 }
 
 // postings walks the postings of a term.
 type postings struct {
-	places bool // they are kept
-	block  *block
-	data   []byte // what is left of block
-	slot   uint32
-	freq   uint64
-	at     []byte // places of the posting, encoded
+	arena     *arena
+	places    bool // they are kept
+	end       uint64
+	following uint32 // block; 0: none. No next one is the first block of the first term
+	data      []byte // what is left of the block
+	slot      uint32
+	freq      uint64
+	at        []byte // places of the posting, encoded
 }
 
 func (t *term) postings(places bool) postings {
-	p := postings{places: places}
-	p.enter(&t.head)
+	p := postings{arena: t.arena, places: places, end: t.end.Load()}
+	p.enter(t.head())
 	return p
 }
 
-func (p *postings) enter(b *block) {
-	p.block, p.slot = b, b.first
-	// A head whose first posting is being written has no bytes yet.
-	if n := b.used.Load(); n > 0 {
-		p.data = b.data[:n]
-	} else {
-		p.data = nil
+func (p *postings) enter(block uint32) {
+	b := p.arena.at(block)
+	used := uint32(p.end)
+	if p.following = 0; block != uint32(p.end>>32) {
+		p.following, used = binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 	}
+	p.data, p.slot = b[blockHead:blockHead+used], 0
 }
 
 // next goes to the next posting.
 func (p *postings) next() bool {
 	for len(p.data) == 0 {
-		if p.block == nil {
+		if p.following == 0 {
 			return false
 		}
-		b := p.block.next.Load()
-		if b == nil {
-			// More may be appended, but above every bound that the caller can have.
-			p.block = nil
-			return false
-		}
-		p.enter(b)
+		p.enter(p.following)
 	}
 	head := p.uvarint()
 	p.slot += uint32(head >> 1)
@@ -199,12 +252,12 @@ func (p *postings) next() bool {
 
 // seek goes to the first posting at or after slot, beyond the one it is at.
 func (p *postings) seek(slot uint32) bool {
-	for p.block != nil {
-		b := p.block.next.Load()
-		if b == nil || b.first > slot {
+	for p.following != 0 {
+		first, _ := binary.Uvarint(p.arena.at(p.following)[blockHead:])
+		if uint32(first>>1) > slot {
 			break
 		}
-		p.enter(b)
+		p.enter(p.following)
 	}
 	for p.next() {
 		if p.slot >= slot {
@@ -215,6 +268,10 @@ func (p *postings) seek(slot uint32) bool {
 }
 
 func (p *postings) uvarint() uint64 {
+	if b := p.data[0]; b < 0x80 {
+		p.data = p.data[1:]
+		return uint64(b)
+	}
 	v, n := binary.Uvarint(p.data)
 	p.data = p.data[n:]
 	return v

@@ -29,6 +29,7 @@ type Set struct {
 	primary  *primary  // nil: append-only
 	members  []*member // the primary key first, if there is one
 	byName   map[string]*member
+	shadow   shadow // what newer sets supersede of the rows
 
 	// applied ≤ next of every member that has not failed.
 	applied atomic.Uint32
@@ -249,7 +250,7 @@ func (s *Set) LookupRow(rec arrow.RecordBatch, row int, bound uint32) (slot uint
 // Bytes is the heap that the indexes hold, without the rows. Memory that only
 // running searches keep alive does not count.
 func (s *Set) Bytes() int64 {
-	var n int64
+	n := s.shadow.heap.Load()
 	for _, m := range s.members {
 		n += m.impl.bytes()
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/blevesearch/bleve/v2/analysis"
 )
 
 // text is the full-text index of one memtable: terms with their postings, and how
@@ -16,17 +18,18 @@ type text struct {
 	set     *Set
 	terms   terms
 	lengths lengths
-	sums    atomic.Pointer[sums] // readers' notes
+	written prefixSums // over the slots
+	hidden  prefixSums // over the entries of the set's shadow
 
 	heap atomic.Int64 // of what the writer fills
 
 	// The writer's.
-	slabs slabs
-	row   rowTerms
+	analyzer analysis.Analyzer
+	row      rowTerms
 }
 
 func newText(spec *textSpec, s *Set) *text {
-	t := &text{spec: spec, set: s}
+	t := &text{spec: spec, set: s, analyzer: fastAnalyzer(spec.analyzer)}
 	t.terms.init(s.spec.hashBytes)
 	t.account()
 	return t
@@ -59,8 +62,11 @@ func (t *text) apply(r *run) error {
 		b := &r.batches[i]
 		col := newTextColumn(b.rec.Column(t.spec.col))
 		for row := range b.rows {
-			if !b.isDead(row) {
-				t.add(&col, row, b.first+uint32(row))
+			if b.isDead(row) {
+				continue
+			}
+			if err := t.add(&col, row, b.first+uint32(row)); err != nil {
+				return err
 			}
 		}
 	}
@@ -70,7 +76,7 @@ func (t *text) apply(r *run) error {
 }
 
 // add indexes one row.
-func (t *text) add(col *textColumn, row int, slot uint32) {
+func (t *text) add(col *textColumn, row int, slot uint32) error {
 	r := &t.row
 	r.touched, r.seen = r.touched[:0], r.seen[:0]
 	from, to := col.span(row)
@@ -82,15 +88,25 @@ func (t *text) add(col *textColumn, row int, slot uint32) {
 		}
 		// Analyzers change their input.
 		r.input = append(r.input[:0], s...)
-		for _, token := range t.spec.analyzer.Analyze(r.input) {
+		for _, token := range t.analyzer.Analyze(r.input) {
+			if len(token.Term) > MaxTermBytes {
+				continue
+			}
 			length++
-			r.touch(t.terms.intern(&t.slabs, token.Term, slot), uint64(i-from)*elementPlace+uint64(token.Position), !t.spec.cfg.NoPositions)
+			x, err := t.terms.intern(token.Term)
+			if err != nil {
+				return err
+			}
+			r.touch(x, uint64(i-from)*elementPlace+uint64(token.Position), !t.spec.cfg.NoPositions)
 		}
 	}
 	for i := range r.touched {
-		t.post(&r.touched[i], slot)
+		if err := t.post(&r.touched[i], slot); err != nil {
+			return err
+		}
 	}
 	t.lengths.set(slot, uint32(length))
+	return nil
 }
 
 func (r *rowTerms) touch(x *term, place uint64, places bool) {
@@ -114,7 +130,7 @@ func (r *rowTerms) touch(x *term, place uint64, places bool) {
 }
 
 // post appends the posting of one term of the row.
-func (t *text) post(p *touched, slot uint32) {
+func (t *text) post(p *touched, slot uint32) error {
 	enc := t.row.enc[:0]
 	if p.freq > 1 {
 		enc = binary.AppendUvarint(enc, p.freq)
@@ -128,7 +144,7 @@ func (t *text) post(p *touched, slot uint32) {
 		last = place
 	}
 	t.row.enc = enc
-	p.term.append(&t.slabs, slot, p.freq == 1, enc)
+	return p.term.append(slot, p.freq == 1, enc)
 }
 
 // trim drops scratch that an unusually large text has left.
@@ -144,15 +160,11 @@ func (r *rowTerms) bytes() int64 {
 }
 
 func (t *text) account() {
-	t.heap.Store(int64(unsafe.Sizeof(*t)) + t.slabs.heap + t.terms.bytes() + t.lengths.heap + t.row.bytes())
+	t.heap.Store(int64(unsafe.Sizeof(*t)) + t.terms.bytes() + t.lengths.heap + t.row.bytes())
 }
 
 func (t *text) bytes() int64 {
-	n := t.heap.Load() + t.terms.orderBytes()
-	if s := t.sums.Load(); s != nil {
-		n += int64(cap(s.points))*int64(unsafe.Sizeof(sum{})) + int64(unsafe.Sizeof(*s))
-	}
-	return n
+	return t.heap.Load() + t.terms.orderBytes() + t.written.bytes() + t.hidden.bytes()
 }
 
 // lengths has the number of terms of each slot, 0 for tombstones.

@@ -24,7 +24,7 @@ type Text struct {
 	Analyzer string
 
 	// NoPositions leaves out the places of terms within their text. Phrases cannot be
-	// searched then, and the index is about a fifth smaller.
+	// searched then, and the index is some 30 % smaller.
 	NoPositions bool
 }
 

@@ -118,25 +118,13 @@ func (x *textTable) live(bound uint64) []uint64 {
 }
 
 // parts are what a search at the bound covers.
-func (x *textTable) parts(bound uint64) []TextPart {
-	var parts []TextPart
+func (x *textTable) parts(bound uint64) []Part {
+	var parts []Part
 	for i, f := range x.tabs {
 		if bound <= x.first[i] {
 			break
 		}
-		parts = append(parts, TextPart{Set: f.set, First: x.first[i], Bound: uint32(min(bound-x.first[i], uint64(f.set.Applied())))})
-	}
-	for i := range parts {
-		if newer := parts[i+1:]; x.keyed && len(newer) > 0 {
-			parts[i].Hidden = func(rec arrow.RecordBatch, row int) bool {
-				for _, p := range newer {
-					if _, ok := p.Set.LookupRow(rec, row, p.Bound); ok {
-						return true
-					}
-				}
-				return false
-			}
-		}
+		parts = append(parts, Part{Set: f.set, First: x.first[i], Bound: uint32(min(bound-x.first[i], uint64(f.set.Applied())))})
 	}
 	return parts
 }

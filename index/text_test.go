@@ -137,7 +137,7 @@ func TestQ08_TextSearchNeedsItsIndex(t *testing.T) {
 	sc := textSchema(false, false)
 	s := mustBind(t, sc, nil, Ordered{Name: "o", Columns: cols("id")}, Text{Name: "t", Column: Column{Name: "body"}, NoPositions: true})
 	set := s.NewSet(newStore())
-	for _, parts := range [][]TextPart{nil, {{Set: set}}} {
+	for _, parts := range [][]Part{nil, {{Set: set}}} {
 		for _, name := range []string{"o", "none", PrimaryKey, ""} {
 			if _, err := s.SearchText(t.Context(), name, TextSearch{Query: query.NewMatchQuery("x"), Limit: 1}, parts...); !errors.Is(err, ErrNoIndex) {
 				t.Errorf("index %q: %v", name, err)
@@ -173,7 +173,7 @@ func TestQ08_TextSearchNeedsItsIndex(t *testing.T) {
 	if err := set.Fail("t", errors.New("broken")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SearchText(t.Context(), "t", TextSearch{Query: query.NewMatchQuery("x"), Limit: 1}, TextPart{Set: set}); !errors.Is(err, ErrFailed) {
+	if _, err := s.SearchText(t.Context(), "t", TextSearch{Query: query.NewMatchQuery("x"), Limit: 1}, Part{Set: set}); !errors.Is(err, ErrFailed) {
 		t.Errorf("failed: %v", err)
 	}
 }
@@ -381,7 +381,7 @@ func TestM02_TextBytes(t *testing.T) {
 				}
 			}
 			// The order of the dictionary is made by the first query that needs it.
-			part := TextPart{Set: set, Bound: set.Applied()}
+			part := Part{Set: set, Bound: set.Applied()}
 			if _, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: query.NewPrefixQuery("word1234"), Limit: 1}, part); err != nil {
 				t.Fatal(err)
 			}

@@ -17,16 +17,20 @@ import (
 //
 // It is for one search, by one goroutine.
 type textReader struct {
+	ctx   context.Context // of the search
 	spec  *textSpec
 	parts []textPart
 	rows  uint64 // live
 	terms uint64 // in these
+	err   error  // of the first read that failed: there may be hits that were not seen
 }
 
-// textPart is a TextPart with the index that is searched.
+// textPart is a Part with the index that is searched.
 type textPart struct {
-	TextPart
-	text *text
+	Part
+	hidden Shadow // by newer parts
+	text   *text  // nil: frozen
+	source textSource
 }
 
 var (
@@ -34,25 +38,48 @@ var (
 	_ blevindex.IndexReaderFuzzy = (*textReader)(nil)
 )
 
-func newTextReader(spec *textSpec, parts []textPart) *textReader {
-	r := &textReader{spec: spec, parts: parts}
+func newTextReader(ctx context.Context, spec *textSpec, parts []textPart) *textReader {
+	r := &textReader{ctx: ctx, spec: spec, parts: parts}
 	r.rows, r.terms = statistics(parts)
 	return r
 }
 
-// live tells whether a slot is a document.
-func (p *textPart) live(slot uint32) bool {
-	if !p.Set.Live(slot, p.Bound) {
-		return false
+// fail notes a read that failed: bleve is not relied on to pass each error on.
+func (r *textReader) fail(err error) error {
+	if r.err == nil {
+		r.err = err
 	}
-	if p.Hidden == nil {
-		return true
-	}
-	return !p.Hidden(p.Set.rows.Locate(slot))
+	return err
 }
 
-// end is the ordinal behind the part's last row.
-func (p *textPart) end() uint64 { return p.First + uint64(p.Bound) }
+// live tells whether a slot is a document.
+func (p *textPart) live(slot uint32) bool {
+	if p.Frozen != nil {
+		return p.Frozen.Hidden == nil || !p.Frozen.Hidden(slot)
+	}
+	return p.Set.Live(slot, p.Bound) && !p.hidden.Hides(slot)
+}
+
+// hides tells whether rows that the source has may be no documents.
+func (p *textPart) hides() bool { return p.Frozen == nil || p.Frozen.Hidden != nil }
+
+// has tells whether a document has the term that a list is at.
+func (p *textPart) has(l termList, kept bool) (bool, error) {
+	t, err := l.term()
+	if err != nil {
+		return false, err
+	}
+	if n, ok := t.rows(); ok && !p.hides() {
+		return n > 0, nil
+	}
+	at := t.postings(kept)
+	for at.next() && at.slot < p.Bound {
+		if p.live(at.slot) {
+			return true, nil
+		}
+	}
+	return false, at.err()
+}
 
 // field refuses what is asked of another column than that of the index.
 func (r *textReader) field(name string) error {
@@ -143,8 +170,19 @@ type documents struct {
 func (d *documents) Next() (blevindex.IndexInternalID, error) {
 	for i := range d.r.parts {
 		p := &d.r.parts[i]
-		for at := max(d.next, p.First); at < p.end(); at++ {
-			if p.live(uint32(at - p.First)) {
+		if d.next >= p.end() {
+			continue
+		}
+		for slot := uint32(max(d.next, p.First) - p.First); ; slot++ {
+			next, ok, err := p.source.nextSlot(slot, p.Bound)
+			if err != nil {
+				return nil, d.r.fail(err)
+			}
+			if !ok {
+				break
+			}
+			if slot = next; p.live(slot) {
+				at := p.First + uint64(slot)
 				d.next = at + 1
 				d.id = blevindex.NewIndexInternalID(d.id, at)
 				return d.id, nil
@@ -175,13 +213,31 @@ func (r *textReader) TermFieldReader(_ context.Context, word []byte, field strin
 	if places && r.spec.cfg.NoPositions {
 		return nil, &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("phrases need positions, which it was configured without")}
 	}
-	w := &termReader{r: r, places: places, found: make([]*term, len(r.parts))}
+	w := &termReader{r: r, places: places, found: make([]sourceTerm, len(r.parts))}
 	for i := range r.parts {
-		w.found[i] = r.parts[i].text.terms.find(word)
+		t, err := r.parts[i].source.find(word)
+		if err != nil {
+			return nil, r.fail(err)
+		}
+		w.found[i] = t
 	}
-	// How many there are is part of every score, so each is looked at.
-	for w.step() {
-		w.count++
+	// How many there are is part of every score, so each is looked at, but where a part
+	// has all live and says how many.
+	for w.part < len(w.found) {
+		if n, ok := w.found[w.part].rows(); ok && !w.r.parts[w.part].hides() {
+			w.count += n
+			w.leave()
+			continue
+		}
+		for part := w.part; ; w.count++ {
+			ok, err := w.step(part)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				break
+			}
+		}
 	}
 	w.restart()
 	return w, nil
@@ -190,48 +246,57 @@ func (r *textReader) TermFieldReader(_ context.Context, word []byte, field strin
 // termReader lists the live rows with a term.
 type termReader struct {
 	r      *textReader
-	found  []*term // in each part; nil where it does not occur
+	found  []sourceTerm // in each part
 	places bool
 	count  uint64
 
-	part int // that at is in
-	in   bool
-	at   postings
-	last uint64 // ordinal of the last one
-	any  bool   // there was one
+	part    int // that at is in
+	in      bool
+	at      cursor
+	lengths lengthReader // of the part
+	last    uint64       // ordinal of the last one
+	any     bool         // there was one
+
+	scratch []uint64
 }
 
 func (w *termReader) restart() { w.part, w.in, w.any = 0, false, false }
 
-// step goes to the next live posting.
-func (w *termReader) step() bool {
-	for ; w.part < len(w.found); w.part, w.in = w.part+1, false {
+// step goes to the next live posting, up to the end of a part.
+func (w *termReader) step(last int) (bool, error) {
+	for ; w.part <= last; w.leave() {
 		if !w.enter() {
 			continue
 		}
 		for w.at.next() && w.at.slot < w.r.parts[w.part].Bound {
 			if w.r.parts[w.part].live(w.at.slot) {
-				return true
+				return true, nil
 			}
 		}
+		if err := w.at.err(); err != nil {
+			return false, w.r.fail(err)
+		}
 	}
-	return false
+	return false, nil
 }
 
 // enter begins with the postings of the part, if that was not done yet.
 func (w *termReader) enter() bool {
-	if !w.in && w.found[w.part] != nil {
+	if !w.in && w.found[w.part].found() {
 		w.at, w.in = w.found[w.part].postings(!w.r.spec.cfg.NoPositions), true
+		w.lengths = w.r.parts[w.part].source.slotLengths()
 	}
 	return w.in
 }
 
+func (w *termReader) leave() { w.part, w.in = w.part+1, false }
+
 // Next implements blevindex.TermFieldReader.
 func (w *termReader) Next(doc *blevindex.TermFieldDoc) (*blevindex.TermFieldDoc, error) {
-	if !w.step() {
-		return nil, nil
+	if ok, err := w.step(len(w.found) - 1); !ok {
+		return nil, err
 	}
-	return w.fill(doc), nil
+	return w.fill(doc)
 }
 
 // Advance implements blevindex.TermFieldReader.
@@ -240,50 +305,61 @@ func (w *termReader) Advance(id blevindex.IndexInternalID, doc *blevindex.TermFi
 	if w.any && to <= w.last {
 		w.restart()
 	}
-	for ; w.part < len(w.found) && w.r.parts[w.part].end() <= to; w.part, w.in = w.part+1, false {
+	for w.part < len(w.found) && w.r.parts[w.part].end() <= to {
+		w.leave()
 	}
 	if w.part < len(w.found) && to > w.r.parts[w.part].First && w.enter() {
 		p := &w.r.parts[w.part]
-		switch {
-		case !w.at.seek(uint32(to-p.First)) || w.at.slot >= p.Bound:
-			w.part, w.in = w.part+1, false
+		switch ok := w.at.seek(uint32(to - p.First)); {
+		case !ok && w.at.err() != nil:
+			return nil, w.r.fail(w.at.err())
+		case !ok || w.at.slot >= p.Bound:
+			w.leave()
 		case p.live(w.at.slot):
-			return w.fill(doc), nil
+			return w.fill(doc)
 		}
 	}
 	return w.Next(doc)
 }
 
 // fill makes the document of the posting that it is at.
-func (w *termReader) fill(doc *blevindex.TermFieldDoc) *blevindex.TermFieldDoc {
+func (w *termReader) fill(doc *blevindex.TermFieldDoc) (*blevindex.TermFieldDoc, error) {
 	if doc == nil {
 		doc = new(blevindex.TermFieldDoc)
 	}
 	p := &w.r.parts[w.part]
+	length, err := w.lengths.at(w.at.slot)
+	if err != nil {
+		return nil, w.r.fail(err)
+	}
 	w.last, w.any = p.First+uint64(w.at.slot), true
 	doc.ID = blevindex.NewIndexInternalID(doc.ID, w.last)
-	doc.Freq = w.at.freq
-	doc.Norm = 1 / math.Sqrt(float64(p.text.lengths.at(w.at.slot)))
+	doc.Freq = w.at.freq()
+	doc.Norm = 1 / math.Sqrt(float64(length))
 	if w.places {
-		doc.Vectors = w.vectors(doc.Vectors[:0])
+		if err := w.vectors(doc); err != nil {
+			return nil, w.r.fail(err)
+		}
 	}
-	return doc
+	return doc, nil
 }
 
-func (w *termReader) vectors(to []*blevindex.TermFieldVector) []*blevindex.TermFieldVector {
-	at, place := postings{data: w.at.at}, uint64(0)
-	vectors := make([]blevindex.TermFieldVector, w.at.freq)
-	for i := range vectors {
-		place += at.uvarint()
+func (w *termReader) vectors(doc *blevindex.TermFieldDoc) (err error) {
+	if w.scratch, err = w.at.places(w.scratch[:0]); err != nil {
+		return err
+	}
+	vectors := make([]blevindex.TermFieldVector, len(w.scratch))
+	doc.Vectors = doc.Vectors[:0]
+	for i, place := range w.scratch {
 		v := &vectors[i]
 		v.Field = w.r.spec.cfg.Column.Name
 		v.Pos = place % elementPlace
 		if e := place / elementPlace; e > 0 {
 			v.ArrayPositions = []uint64{e}
 		}
-		to = append(to, v)
+		doc.Vectors = append(doc.Vectors, v)
 	}
-	return to
+	return nil
 }
 
 // Count implements blevindex.TermFieldReader.
@@ -342,11 +418,13 @@ func (r *textReader) dict(field, from string, match func(string) (distance uint8
 	if err := r.field(field); err != nil {
 		return nil, err
 	}
-	d := &dictionary{r: r, match: match, left: make([][]uint32, len(r.parts))}
+	d := &dictionary{r: r, match: match, lists: make([]termList, len(r.parts))}
 	for i := range r.parts {
-		t := &r.parts[i].text.terms
-		sorted := t.sorted()
-		d.left[i] = sorted[t.from(sorted, from):]
+		l, err := r.parts[i].source.termsFrom(from)
+		if err != nil {
+			return nil, r.fail(err)
+		}
+		d.lists[i] = l
 	}
 	return d, nil
 }
@@ -356,7 +434,8 @@ func (r *textReader) dict(field, from string, match func(string) (distance uint8
 type dictionary struct {
 	r     *textReader
 	match func(string) (distance uint8, in, more bool)
-	left  [][]uint32 // of each part
+	lists []termList // of each part
+	at    []int      // the parts that have the lowest word
 }
 
 // Next implements blevindex.FieldDict.
@@ -368,50 +447,60 @@ func (d *dictionary) Next() (*blevindex.DictEntry, error) {
 		}
 		distance, in, more := d.match(word)
 		if !more {
-			clear(d.left)
+			d.lists = nil
 			return nil, nil
 		}
-		live := d.pass(word, in)
+		if in {
+			word = strings.Clone(word) // the lists move on
+		}
+		live, err := d.pass(in)
+		if err != nil {
+			return nil, d.r.fail(err)
+		}
 		if live {
 			return &blevindex.DictEntry{Term: word, Count: 1, EditDistance: distance}, nil
 		}
 	}
 }
 
+// lowest is the lowest word that is left, and notes which parts have it. It is valid
+// until pass.
 func (d *dictionary) lowest() (word string, ok bool) {
-	for i, left := range d.left {
-		if len(left) == 0 {
+	d.at = d.at[:0]
+	for i, l := range d.lists {
+		s, any := l.word()
+		if !any {
 			continue
 		}
-		if s := d.r.parts[i].text.terms.at(left[0]).text; !ok || cmp.Less(s, word) {
-			word, ok = s, true
+		c := -1
+		if ok {
+			c = cmp.Compare(s, word)
+		}
+		if c < 0 {
+			word, ok, d.at = s, true, d.at[:0]
+		}
+		if c <= 0 {
+			d.at = append(d.at, i)
 		}
 	}
 	return word, ok
 }
 
-// pass goes past a word in all parts, and tells, if it is wanted, whether a live row
-// has it.
-func (d *dictionary) pass(word string, wanted bool) (live bool) {
-	for i, left := range d.left {
-		if len(left) == 0 {
-			continue
-		}
+// pass goes past the lowest word in all parts, and tells, if it is wanted, whether a
+// live row has it.
+func (d *dictionary) pass(wanted bool) (live bool, err error) {
+	for _, i := range d.at {
 		p := &d.r.parts[i]
-		t := p.text.terms.at(left[0])
-		if t.text != word {
-			continue
+		if wanted && !live {
+			if live, err = p.has(d.lists[i], !d.r.spec.cfg.NoPositions); err != nil {
+				return false, err
+			}
 		}
-		d.left[i] = left[1:]
-		if !wanted || live {
-			continue
-		}
-		at := t.postings(!d.r.spec.cfg.NoPositions)
-		for at.next() && at.slot < p.Bound && !live {
-			live = p.live(at.slot)
+		if err := d.lists[i].next(); err != nil {
+			return false, err
 		}
 	}
-	return live
+	return live, nil
 }
 
 // Cardinality implements blevindex.FieldDict.

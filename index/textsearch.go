@@ -5,21 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/collector"
 	"github.com/blevesearch/bleve/v2/search/query"
 	blevindex "github.com/blevesearch/bleve_index_api"
 )
-
-// TextPart is what a search covers of one memtable.
-type TextPart struct {
-	Set   *Set
-	Bound uint32 // exclusive; ≤ Set.Applied()
-	First uint64 // ordinal of slot 0
-	// Hidden tells whether a newer part has the row's key. Nil: none has.
-	Hidden func(rec arrow.RecordBatch, row int) bool
-}
 
 // TextHit is a row that a search found.
 type TextHit struct {
@@ -68,7 +58,7 @@ type TextSearch struct {
 //
 // Statistics are those of the live rows below the bounds, accepted or not: hits and
 // scores are what an index of just these would give.
-func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...TextPart) ([]TextHit, error) {
+func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...Part) ([]TextHit, error) {
 	spec, q, searched, err := s.prepare(ctx, name, want.Query, parts)
 	if err != nil {
 		return nil, err
@@ -79,17 +69,17 @@ func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, par
 	if want.Nothing {
 		searched = nil
 	}
-	return newTextReader(spec, searched).search(ctx, q, want)
+	return newTextReader(ctx, spec, searched).search(ctx, q, want)
 }
 
 // TextHits is how many rows, live in parts, match a query at most. It is what
 // TextSearch.Candidates is told.
-func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts ...TextPart) (uint64, error) {
+func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts ...Part) (uint64, error) {
 	spec, q, searched, err := s.prepare(ctx, name, q, parts)
 	if err != nil {
 		return 0, err
 	}
-	r := newTextReader(spec, searched)
+	r := newTextReader(ctx, spec, searched)
 	searcher, err := r.searcher(ctx, q)
 	if err != nil {
 		return 0, err
@@ -99,7 +89,7 @@ func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts .
 }
 
 // prepare checks what a search was given.
-func (s *Spec) prepare(ctx context.Context, name string, q query.Query, parts []TextPart) (*textSpec, query.Query, []textPart, error) {
+func (s *Spec) prepare(ctx context.Context, name string, q query.Query, parts []Part) (*textSpec, query.Query, []textPart, error) {
 	spec, err := s.text(name)
 	if err != nil {
 		return nil, nil, nil, err
@@ -107,13 +97,9 @@ func (s *Spec) prepare(ctx context.Context, name string, q query.Query, parts []
 	if q, err = checkQuery(spec, q, withCallbacks); err != nil {
 		return nil, nil, nil, err
 	}
-	searched := make([]textPart, 0, len(parts))
-	for _, p := range parts {
-		t, err := p.Set.text(name)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		searched = append(searched, textPart{TextPart: p, text: t})
+	searched, err := textParts(ctx, spec, parts)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	return spec, q, searched, ctx.Err()
 }
@@ -160,6 +146,9 @@ func (r *textReader) search(ctx context.Context, q query.Query, want TextSearch)
 	if err := best.Collect(ctx, f, r); err != nil {
 		return nil, r.failure(ctx, err)
 	}
+	if r.err != nil {
+		return nil, r.err
+	}
 	found := best.Results()
 	hits := make([]TextHit, len(found))
 	for i, m := range found {
@@ -184,10 +173,12 @@ func (r *textReader) atMost(s search.Searcher) uint64 { return min(s.Count(), r.
 
 // failure is an error of bleve's: what it says of a query is wrong with the query.
 func (r *textReader) failure(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case r.err != nil:
+		return r.err
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if errors.Is(err, ErrInvalid) {
+	case errors.Is(err, ErrInvalid):
 		return err
 	}
 	return &QueryError{Index: r.spec.cfg.Name, Err: err}

@@ -3,94 +3,14 @@ package index
 import (
 	"math"
 	"slices"
-	"sort"
+	"sync/atomic"
+	"unsafe"
 )
 
-// sum is what the slots of a memtable below a bound add to the live rows of all
-// memtables up to it, and to the terms in these: each row adds itself and takes away
-// the one that it superseded, be it in the same memtable or in an older one. So the
-// sums of all memtables, each at its bound, make the statistics of the live rows.
+// sum is a number of rows, and of the terms in them.
 type sum struct {
-	bound uint32
 	rows  int64
 	terms int64
-}
-
-// sums are the sums that searches have made, so that the next one begins where the
-// last one ended. Immutable; the points after its length may be in use by a newer one.
-type sums struct {
-	oldest uint64 // first ordinal of the oldest memtable that was there
-	points []sum  // one every sumRows slots
-	tip    sum    // at the highest bound so far
-}
-
-const sumRows = 4096
-
-// sum is the sum of part i of parts.
-func (t *text) sum(parts []textPart, i int) sum {
-	bound, oldest := parts[i].Bound, parts[0].First
-	noted := t.sums.Load()
-	s := noted
-	if s == nil || s.oldest != oldest {
-		s = &sums{oldest: oldest}
-	}
-	at := s.tip
-	if bound < at.bound {
-		at = sum{}
-		if n := sort.Search(len(s.points), func(i int) bool { return s.points[i].bound > bound }); n > 0 {
-			at = s.points[n-1]
-		}
-		for at.bound < bound {
-			t.step(parts, i, &at)
-		}
-		return at
-	}
-	if bound == at.bound {
-		return at
-	}
-	next := &sums{oldest: oldest, points: slices.Clip(s.points)}
-	for at.bound < bound {
-		t.step(parts, i, &at)
-		if at.bound%sumRows == 0 {
-			next.points = append(next.points, at)
-		}
-	}
-	next.tip = at
-	// Where several searches go the same way, one leaves its notes.
-	t.sums.CompareAndSwap(noted, next)
-	return at
-}
-
-// step adds slot at.bound.
-func (t *text) step(parts []textPart, i int, at *sum) {
-	slot, v := at.bound, t.set.versions
-	at.bound++
-	if v == nil {
-		at.add(1, t, slot)
-		return
-	}
-	if !v.buried(slot) {
-		at.add(1, t, slot)
-	}
-	if old, ok := v.older(slot); ok {
-		if !v.buried(old) {
-			at.add(-1, t, old)
-		}
-		return
-	}
-	if i == 0 {
-		return
-	}
-	rec, row := t.set.rows.Locate(slot)
-	for j := i - 1; j >= 0; j-- {
-		p := &parts[j]
-		if old, ok := p.Set.LookupRow(rec, row, p.Bound); ok {
-			if !p.Set.versions.buried(old) {
-				at.add(-1, p.text, old)
-			}
-			return
-		}
-	}
 }
 
 func (s *sum) add(sign int64, t *text, slot uint32) {
@@ -98,11 +18,92 @@ func (s *sum) add(sign int64, t *text, slot uint32) {
 	s.terms += sign * int64(t.lengths.at(slot))
 }
 
+// prefixSums are sums over the first elements of a sequence that only grows. Searches
+// leave them, so that the next one begins where the last one ended.
+type prefixSums struct{ noted atomic.Pointer[notedSums] }
+
+// notedSums is immutable.
+type notedSums struct {
+	points []sum // of every pointStep elements
+	tip    sum   // of the first n, the most so far
+	n      uint32
+}
+
+const pointStep = 4096
+
+// first is the sum of the first n elements. step adds one.
+func (p *prefixSums) first(n uint32, step func(at *sum, element uint32)) sum {
+	noted := p.noted.Load()
+	s := noted
+	if s == nil {
+		s = new(notedSums)
+	}
+	at, i := s.tip, s.n
+	if n < i {
+		at, i = sum{}, n-n%pointStep
+		if k := i / pointStep; k > 0 {
+			at = s.points[k-1]
+		}
+		for ; i < n; i++ {
+			step(&at, i)
+		}
+		return at
+	}
+	if n == i {
+		return at
+	}
+	next := &notedSums{points: slices.Clip(s.points), n: n}
+	for i < n {
+		step(&at, i)
+		if i++; i%pointStep == 0 {
+			next.points = append(next.points, at)
+		}
+	}
+	next.tip = at
+	// Where several searches go the same way, one leaves its notes.
+	p.noted.CompareAndSwap(noted, next)
+	return at
+}
+
+func (p *prefixSums) bytes() int64 {
+	s := p.noted.Load()
+	if s == nil {
+		return 0
+	}
+	return int64(unsafe.Sizeof(*s)) + int64(cap(s.points))*int64(unsafe.Sizeof(sum{}))
+}
+
+// live is the sum of the slots that are live at a bound, and not hidden: each slot adds
+// itself and takes away the one that it superseded.
+func (t *text) live(bound uint32, hidden Shadow) sum {
+	v := t.set.versions
+	all := t.written.first(bound, func(at *sum, slot uint32) {
+		if v == nil {
+			at.add(1, t, slot)
+			return
+		}
+		if !v.buried(slot) {
+			at.add(1, t, slot)
+		}
+		if old, ok := v.older(slot); ok && !v.buried(old) {
+			at.add(-1, t, old)
+		}
+	})
+	// Newer rows are seen with all of the set's rows only.
+	gone := t.hidden.first(hidden.n, func(at *sum, entry uint32) { at.add(1, t, hidden.of.at(entry).slot) })
+	return sum{rows: all.rows - gone.rows, terms: all.terms - gone.terms}
+}
+
 // statistics are those of the live rows of all parts.
 func statistics(parts []textPart) (rows, terms uint64) {
 	var all sum
 	for i := range parts {
-		s := parts[i].text.sum(parts, i)
+		if f := parts[i].Frozen; f != nil {
+			all.rows += int64(f.Index.head.rows) - int64(f.HiddenRows)
+			all.terms += int64(f.Index.head.terms) - int64(f.HiddenTerms)
+			continue
+		}
+		s := parts[i].text.live(parts[i].Bound, parts[i].hidden)
 		all.rows += s.rows
 		all.terms += s.terms
 	}

@@ -88,7 +88,7 @@ func bind(t testing.TB, names ...string) *index.Spec {
 }
 
 // count is the number of rows that Runs gives.
-func (v View) count(hidden func(rec arrow.RecordBatch, row int) bool) (n int64) {
+func (v View) count(hidden *Hidden) (n int64) {
 	for _, runs := range v.Runs(0, hidden) {
 		for _, r := range runs {
 			n += int64(r.To - r.From)

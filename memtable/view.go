@@ -70,10 +70,10 @@ func (v View) RangeKeys(name string, r index.Range) (iter.Seq2[[]byte, uint32], 
 }
 
 // Runs returns, batch by batch in the order of writing, the live rows of the
-// view whose slots are not below from. hidden excludes further ones: those that a
-// newer memtable supersedes, see HiddenBy; nil excludes none. Batches without such
+// view whose slots are not below from. hidden excludes further ones: those that
+// newer memtables supersede; nil excludes none. Batches without such
 // rows are left out. The slice of runs is valid until the next step.
-func (v View) Runs(from uint32, hidden func(rec arrow.RecordBatch, row int) bool) iter.Seq2[Batch, []Run] {
+func (v View) Runs(from uint32, hidden *Hidden) iter.Seq2[Batch, []Run] {
 	return func(yield func(Batch, []Run) bool) {
 		var runs []Run
 		if from >= v.bound {
@@ -97,7 +97,7 @@ func (v View) Runs(from uint32, hidden func(rec arrow.RecordBatch, row int) bool
 }
 
 // runsOf appends the runs of one batch from row first on.
-func (v View) runsOf(b Batch, first int, hidden func(arrow.RecordBatch, int) bool, runs []Run) []Run {
+func (v View) runsOf(b Batch, first int, hidden *Hidden, runs []Run) []Run {
 	n := int(min(b.Rec.NumRows(), int64(v.bound-b.FirstSlot)))
 	if n <= first {
 		return runs
@@ -107,7 +107,7 @@ func (v View) runsOf(b Batch, first int, hidden func(arrow.RecordBatch, int) boo
 	}
 	from := -1 // start of the run that is open
 	for row := first; row < n; row++ {
-		in := (!v.m.keyed || v.Live(b.FirstSlot+uint32(row))) && (hidden == nil || !hidden(b.Rec, row))
+		in := (!v.m.keyed || v.Live(b.FirstSlot+uint32(row))) && !hidden.Hides(b.FirstSlot+uint32(row))
 		switch {
 		case in && from < 0:
 			from = row
@@ -120,38 +120,4 @@ func (v View) runsOf(b Batch, first int, hidden func(arrow.RecordBatch, int) boo
 		runs = append(runs, Run{from, n})
 	}
 	return runs
-}
-
-// HiddenBy returns a function that tells which rows of an older memtable one of
-// the newer views supersedes: those whose key it holds, as a row or as a
-// tombstone. It returns nil, which hides nothing, when there is nothing that
-// could.
-func HiddenBy(newer ...View) func(rec arrow.RecordBatch, row int) bool {
-	var holding []View
-	for _, v := range newer {
-		if v.m.keyed && v.bound > 0 {
-			holding = append(holding, v)
-		}
-	}
-	if len(holding) == 0 {
-		return nil
-	}
-	return func(rec arrow.RecordBatch, row int) bool {
-		for _, v := range holding {
-			if _, ok := v.LookupRow(rec, row); ok {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-// TextParts returns what a text search over views, oldest first, covers. It is valid
-// as long as they are.
-func TextParts(views []View) []index.TextPart {
-	parts := make([]index.TextPart, len(views))
-	for i, v := range views {
-		parts[i] = index.TextPart{Set: v.m.set, Bound: v.bound, First: v.m.FirstRow(), Hidden: HiddenBy(views[i+1:]...)}
-	}
-	return parts
 }

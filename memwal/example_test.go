@@ -194,11 +194,11 @@ func ExampleFilter() {
 		}
 	}
 	// Output:
-	// scan the live ones of 4 rows in the order of ordinals, filter them by city has prefix "G"
+	// scan the live ones of 4 rows in the order of ordinals, filter them by city startsWith "G"
 	// [2 4]
-	// scan the live ones of 4 rows in the order of ordinals, filter them by not city has prefix "G"
+	// scan the live ones of 4 rows in the order of ordinals, filter them by not (city startsWith "G")
 	// [1]
-	// look up 3 primary keys, filter them by (id in (1, 3, 4) and not city is null), and order what was found by ordinal
+	// look up 3 primary keys, filter them by (id in [1, 3, 4] and not isNull(city)), and order what was found by ordinal
 	// [1 4]
 }
 

@@ -1,6 +1,8 @@
 package memwal
 
 import (
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/memwal/memwal-go/internal/filter"
 )
 
@@ -68,7 +70,20 @@ func Not(f Filter) Filter { return Filter{filter.Not(f.orAll())} }
 // IsZero tells that no filter was given.
 func (f Filter) IsZero() bool { return f.expr == nil }
 
-// String is the filter as text for people, with long lists and values cut.
+// Check tells what of the filter does not fit a schema, as the calls that take filters
+// do: an error that matches ErrInvalid, with a *FilterError for each column or value.
+func (f Filter) Check(schema *arrow.Schema) error {
+	if f.IsZero() {
+		return nil
+	}
+	if _, err := filter.Bind(schema, f.expr); err != nil {
+		return &invalidError{err}
+	}
+	return nil
+}
+
+// String is the filter as text, in the syntax of package filtertext, with long lists and
+// values cut.
 func (f Filter) String() string { return f.orAll().String() }
 
 func (f Filter) orAll() *filter.Expr {

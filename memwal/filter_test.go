@@ -265,16 +265,16 @@ func TestExplain(t *testing.T) {
 			{ScanOptions{}, "scan the live ones of 1002 rows in the order of ordinals"},
 			{ScanOptions{From: 1000}, "scan the live ones of 2 rows in the order of ordinals"},
 			{ScanOptions{Filter: And()}, "scan the live ones of 1002 rows in the order of ordinals"},
-			{ScanOptions{Filter: Eq("text", "row 7")}, `scan the live ones of 1002 rows in the order of ordinals, filter them by text = "row 7"`},
-			{ScanOptions{Filter: Eq("id", 5)}, "look up 1 primary keys, filter them by id = 5, and order what was found by ordinal"},
-			{ScanOptions{Filter: And(In("id", 5, 7, 5), Gt("n", 0))}, "look up 2 primary keys, filter them by (id in (5, 7, 5) and n > 0), and order what was found by ordinal"},
+			{ScanOptions{Filter: Eq("text", "row 7")}, `scan the live ones of 1002 rows in the order of ordinals, filter them by text == "row 7"`},
+			{ScanOptions{Filter: Eq("id", 5)}, "look up 1 primary keys, filter them by id == 5, and order what was found by ordinal"},
+			{ScanOptions{Filter: And(In("id", 5, 7, 5), Gt("n", 0))}, "look up 2 primary keys, filter them by (id in [5, 7, 5] and n > 0), and order what was found by ordinal"},
 			{ScanOptions{Filter: Gt("id", 5)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by id > 5"},
 			{ScanOptions{Filter: Le("n", 50)}, `take 6 live rows of the ordered index "by_n", filter them by n <= 50, and order them by ordinal`},
 			{ScanOptions{Filter: Lt("n", 5000)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by n < 5000"},
 			{ScanOptions{Filter: And(Gt("n", 100), Prefix("text", "row"), Not(Gt("n", 120)))},
-				`take 2 live rows of the ordered index "by_n", filter them by (n > 100 and text has prefix "row" and not n > 120), and order them by ordinal`},
+				`take 2 live rows of the ordered index "by_n", filter them by (n > 100 and text startsWith "row" and not (n > 120)), and order them by ordinal`},
 			{ScanOptions{Filter: And(Gt("n", 5), Lt("n", 5))}, "read nothing: no row can match (n > 5 and n < 5)"},
-			{ScanOptions{Filter: Or(Eq("id", 5), Eq("id", 6))}, "scan the live ones of 1002 rows in the order of ordinals, filter them by (id = 5 or id = 6)"},
+			{ScanOptions{Filter: Or(Eq("id", 5), Eq("id", 6))}, "scan the live ones of 1002 rows in the order of ordinals, filter them by (id == 5 or id == 6)"},
 		} {
 			p, err := s.Explain(t.Context(), tt.o)
 			if err != nil || p.String() != tt.want {
@@ -288,8 +288,8 @@ func TestExplain(t *testing.T) {
 			want string
 		}{
 			{index.Range{}, Filter{}, `go through the ordered index "by_n"`},
-			{index.Range{Reverse: true}, Eq("id", 5), `go through the ordered index "by_n" backwards, filter them by id = 5`},
-			{index.Range{}, In("n", 50, 30), `go through the ordered index "by_n", within the bounds of the filter, filter them by n in (50, 30)`},
+			{index.Range{Reverse: true}, Eq("id", 5), `go through the ordered index "by_n" backwards, filter them by id == 5`},
+			{index.Range{}, In("n", 50, 30), `go through the ordered index "by_n", within the bounds of the filter, filter them by n in [50, 30]`},
 			{index.Range{Low: []any{20}}, Lt("n", 40), `go through the ordered index "by_n", within the bounds of the filter, filter them by n < 40`},
 			{index.Range{Low: []any{20}, High: []any{90}}, Lt("n", 40), `go through the ordered index "by_n", filter them by n < 40`},
 			{index.Range{}, Or(), "read nothing: no row can match false"},

@@ -257,7 +257,7 @@ func byIndex(ctx context.Context, name string, b filter.Bound, from uint64, most
 			if err != nil {
 				return nil, false
 			}
-			k := keyed{view: v, seq: seq, from: from, hidden: memtable.HiddenBy(views[i+1:]...)}
+			k := keyed{view: v, seq: seq, from: from, hidden: memtable.HiddenBy(v, views[i+1:])}
 			for _, r := range k.rows {
 				if len(runs) == most || ctx.Err() != nil {
 					return nil, false

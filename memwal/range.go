@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memtable"
@@ -41,7 +40,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			if err != nil {
 				return nil, rangeError(err)
 			}
-			seqs[i] = keyed{view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(views[i+1:]...)}
+			seqs[i] = keyed{view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(v, views[i+1:])}
 		}
 		return matching(ctx, prog, merge(seqs, r.Reverse)), nil
 	})
@@ -67,7 +66,7 @@ type keyed struct {
 	view   memtable.View
 	from   uint64 // rows with a lower ordinal are left out
 	seq    iter.Seq2[[]byte, uint32]
-	hidden func(arrow.RecordBatch, int) bool
+	hidden *memtable.Hidden
 }
 
 // rows yields what no newer memtable supersedes, with the key.
@@ -77,10 +76,10 @@ func (k keyed) rows(yield func([]byte, run) bool) {
 		if first+uint64(slot) < k.from {
 			continue
 		}
-		rec, row := k.view.Locate(slot)
-		if k.hidden != nil && k.hidden(rec, row) {
+		if k.hidden.Hides(slot) {
 			continue
 		}
+		rec, row := k.view.Locate(slot)
 		if !yield(key, run{rec: rec, row: int64(row), n: 1, ordinal: first + uint64(slot)}) {
 			return
 		}

@@ -61,7 +61,7 @@ func scan(from uint64, views []memtable.View) iter.Seq[run] {
 				continue
 			}
 			start := uint32(max(from, first) - first)
-			for b, stretches := range v.Runs(start, memtable.HiddenBy(views[i+1:]...)) {
+			for b, stretches := range v.Runs(start, memtable.HiddenBy(v, views[i+1:])) {
 				for _, r := range stretches {
 					if !yield(run{
 						rec: b.Rec, row: int64(r.From), n: int64(r.To - r.From),

@@ -169,7 +169,7 @@ func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o Sea
 	err = s.keyFailed(views)
 	var hits []index.TextHit
 	if err == nil {
-		hits, err = s.r.spec.SearchText(ctx, name, want, memtable.TextParts(views)...)
+		hits, err = s.r.spec.SearchText(ctx, name, want, memtable.Parts(views)...)
 	}
 	if err != nil {
 		s.view.release()

@@ -61,7 +61,7 @@ func (s *Snapshot) ExplainSearch(ctx context.Context, name string, q query.Query
 	views := s.views()
 	var hits uint64
 	if err = s.keyFailed(views); err == nil {
-		hits, err = s.r.spec.TextHits(ctx, name, q, memtable.TextParts(views)...)
+		hits, err = s.r.spec.TextHits(ctx, name, q, memtable.Parts(views)...)
 	}
 	if err != nil {
 		return SearchPlan{}, searchError("explain", err)

@@ -104,6 +104,12 @@ if (data.read) {
     lines: data.read.lines.map(l => ({ ...l, axis: "left", text: v => time(v, 1) })),
   });
 }
+if (data.query) {
+  charts.push({
+    title: "Query latency by percentile", x: data.query.x, kind: byNines, left: ["", v => time(v, 1)], log: true,
+    lines: data.query.lines.map(l => ({ ...l, axis: "left", text: v => time(v, 1) })),
+  });
+}
 
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -126,7 +132,7 @@ function decades(lo, hi) {
 }
 
 function draw(c, box) {
-  const hues = ["--c1", "--c2", "--c3", "--c4"];
+  const hues = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6"];
   const scales = { x: { time: false }, left: { range: c.log ? undefined : fromZero } };
   if (c.log) scales.left.distr = 3;
   if (c.right) scales.right = { range: fromZero };

@@ -22,6 +22,7 @@ var allowed = []struct {
 	{"internal/keys", nil},
 	{"internal/schema", nil},
 	{"internal/filter", []string{"internal/keys"}},
+	{"internal/pagefile", nil},
 	{"internal/telemetry", nil},
 	{"objstore", []string{"internal/fault"}},
 	{"objstore/gcs", []string{"objstore"}},
@@ -30,16 +31,17 @@ var allowed = []struct {
 	{"objstore/objstoretest", []string{"objstore"}},
 	{"internal/miniotest/...", []string{"objstore", "internal/miniotest/..."}},
 	{"dispatcher", nil},
-	{"index", []string{"internal/keys", "internal/schema"}},
+	{"index", []string{"internal/keys", "internal/pagefile", "internal/schema"}},
 	{"memtable", []string{"index", "internal/schema"}},
 	{"internal/wal/...", []string{"internal/fault", "objstore", "internal/wal/..."}},
 	{"internal/manifest/...", []string{"objstore", "internal/wal", "internal/manifest/..."}},
 	{"replay", []string{"memtable", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"flusher", []string{"internal/fault", "memtable", "dispatcher", "objstore", "internal/wal", "internal/manifest", "internal/schema"}},
 	{"memwal", []string{"internal/fault", "objstore", "dispatcher", "index", "memtable", "flusher", "replay", "internal/filter", "internal/wal", "internal/manifest", "internal/schema", "internal/telemetry"}},
+	{"memwal/filtertext", []string{"memwal", "internal/filter"}},
 	{"memwal/simulation", nil}, // tests only
 	{"memwal/fight", nil},      // tests only
-	{"bench/...", []string{"memwal", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
+	{"bench/...", []string{"memwal", "memwal/filtertext", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
 	{"examples/...", []string{"memwal", "index", "objstore", "examples/..."}},
 }
 

@@ -2,10 +2,14 @@ package filter
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow/float16"
 )
 
 // Op is what a node of an Expr does.
@@ -29,7 +33,7 @@ const (
 
 // String is the operator as it stands in the text of a filter.
 func (o Op) String() string {
-	return [...]string{"and", "or", "not", "=", "!=", "<", "<=", ">", ">=", "in", "between", "has prefix", "is null"}[o]
+	return [...]string{"and", "or", "not", "==", "!=", "<", "<=", ">", ">=", "in", "in ..", "startsWith", "isNull"}[o]
 }
 
 // What Bind takes at most. Filters written by hand have a depth of ten and some dozens
@@ -98,8 +102,10 @@ func node(op Op, args []*Expr) *Expr {
 
 func (e *Expr) tooLarge() bool { return e.depth > MaxDepth || e.parts > MaxParts }
 
-// String is the filter as text, for people and logs: long lists and values are
-// cut, and there is no way back.
+// String is the filter in the syntax of package filtertext, which takes it back as long
+// as nothing was cut: lists end after some values, and values after some bytes. Values
+// are written as they were given; those that name a unit or a scale, such as
+// arrow.Timestamp, are written as bare numbers and are not taken back.
 func (e *Expr) String() string {
 	if e.tooLarge() {
 		return "(too large)"
@@ -125,14 +131,13 @@ func (e *Expr) write(b *strings.Builder) {
 		}
 		b.WriteByte(')')
 	case OpNot:
-		b.WriteString("not ")
-		e.args[0].write(b)
+		e.writeNot(b)
 	case OpIsNull:
-		b.WriteString(columnText(e.column) + " is null")
+		b.WriteString("isNull(" + columnText(e.column) + ")")
 	case OpBetween:
-		b.WriteString("(" + columnText(e.column) + " between " + valueText(e.values[0]) + " and " + valueText(e.values[1]) + ")")
+		b.WriteString(columnText(e.column) + " in " + valueText(e.values[0]) + " .. " + valueText(e.values[1]))
 	case OpIn:
-		b.WriteString(columnText(e.column) + " in (")
+		b.WriteString(columnText(e.column) + " in [")
 		for i, v := range e.values {
 			if i > 0 {
 				b.WriteString(", ")
@@ -143,9 +148,23 @@ func (e *Expr) write(b *strings.Builder) {
 			}
 			b.WriteString(valueText(v))
 		}
-		b.WriteByte(')')
+		b.WriteByte(']')
 	default:
 		b.WriteString(columnText(e.column) + " " + e.op.String() + " " + valueText(e.values[0]))
+	}
+}
+
+// writeNot puts conditions in parentheses, since "not" binds more tightly than they do.
+func (e *Expr) writeNot(b *strings.Builder) {
+	a := e.args[0]
+	b.WriteString("not ")
+	switch a.op {
+	case OpAnd, OpOr, OpNot, OpIsNull:
+		a.write(b)
+	default:
+		b.WriteByte('(')
+		a.write(b)
+		b.WriteByte(')')
 	}
 }
 
@@ -154,16 +173,26 @@ const (
 	maxValueText = 64
 )
 
+// reserved tells whether a word is one that the syntax has for itself.
+func reserved(word string) bool {
+	switch word {
+	case "and", "or", "not", "in", "startsWith", "endsWith", "contains", "matches", "let", "if", "else", "true", "false", "nil", "null":
+		return true
+	}
+	return false
+}
+
 func columnText(name string) string {
+	plain := name != "" && !reserved(name)
 	for i, c := range name {
 		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
-			return strconv.Quote(name)
+			plain = false
 		}
 	}
-	if name == "" {
-		return `""`
+	if plain {
+		return name
 	}
-	return name
+	return "`" + strings.ReplaceAll(name, "`", "``") + "`"
 }
 
 func valueText(v any) string {
@@ -172,24 +201,49 @@ func valueText(v any) string {
 	case nil:
 		return "null"
 	case string:
+		if !utf8.ValidString(v) {
+			return valueText([]byte(v))
+		}
 		if len(v) > maxValueText {
 			return strconv.Quote(strings.ToValidUTF8(v[:maxValueText], "")) + "…"
 		}
 		return strconv.Quote(v)
 	case []byte:
 		if len(v) > maxValueText {
-			return fmt.Sprintf("x'%x…'", v[:maxValueText])
+			return fmt.Sprintf("hex(\"%x…\")", v[:maxValueText])
 		}
-		return fmt.Sprintf("x'%x'", v)
+		return fmt.Sprintf("hex(\"%x\")", v)
+	case float64:
+		return floatText(v, 64)
+	case float32:
+		return floatText(float64(v), 32)
+	case float16.Num:
+		return floatText(float64(v.Float32()), 32)
 	case interface{ BigInt() *big.Int }: // decimals, without their point
 		s = v.BigInt().String()
 	case time.Time:
-		s = v.Format(time.RFC3339Nano)
+		return strconv.Quote(v.Format(time.RFC3339Nano))
+	case time.Duration:
+		return strconv.Quote(v.String())
 	default:
 		s = fmt.Sprint(v)
 	}
 	if len(s) > maxValueText {
 		s = strings.ToValidUTF8(s[:maxValueText], "") + "…"
+	}
+	return s
+}
+
+func floatText(v float64, bits int) string {
+	switch {
+	case v != v:
+		return `"NaN"`
+	case math.IsInf(v, 0):
+		return strconv.Quote(strconv.FormatFloat(v, 'g', -1, bits))
+	}
+	s := strconv.FormatFloat(v, 'g', -1, bits)
+	if !strings.ContainsAny(s, ".e") {
+		s += ".0" // so that it is not read as an integer
 	}
 	return s
 }
