@@ -183,7 +183,7 @@
 //
 // Everything that was acknowledged or shown must be found by every later open, in
 // its place, once, and nothing that was not put; snapshots must show the newest
-// version of each key of exactly their prefix, by scan, range, lookup and count,
+// version of each key of exactly their prefix, by scan, range, search, lookup and count,
 // and a reader what was acknowledged before its refresh began; every error must be one
 // that something of the run explains (go doc ./bench/internal/soak). What is not so
 // ends the soak with exit code 1, and with seed, round and shard. The objects of the
