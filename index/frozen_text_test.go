@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +19,14 @@ import (
 
 // identity maps every slot to the row of the same number.
 func identity(slot uint32) (uint32, bool) { return slot, true }
+
+// unlessRace is n, and few where the race detector makes all of it ten times slower.
+func unlessRace[T any](n, few T) T {
+	if raceEnabled {
+		return few
+	}
+	return n
+}
 
 func freeze(t testing.TB, s *Set, name string, row func(uint32) (uint32, bool)) []byte {
 	t.Helper()
@@ -121,7 +131,11 @@ func (x *textTable) searchParts(q query.Query, limit int, parts []Part) ([]found
 // and without positions, for texts and lists of texts, with rows superseded and deleted
 // before the freeze; from memory and by ranges.
 func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
-	for i, analyzer := range append(Analyzers(), "") {
+	all := append(Analyzers(), "")
+	if raceEnabled {
+		all = analyzersTested // one goroutine each: there is no race to find
+	}
+	for i, analyzer := range all {
 		for j, bare := range []bool{false, true} {
 			keyed, list := (i+j)%2 == 0, i%3 == 0
 			t.Run(fmt.Sprintf("analyzer=%s nopositions=%t keyed=%t list=%t", analyzer, bare, keyed, list), func(t *testing.T) {
@@ -130,14 +144,14 @@ func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
 				x := newTextTable(t, keyed, list, Text{Analyzer: analyzer, NoPositions: bare})
 				for range 4 {
 					var docs []doc
-					for range 60 {
+					for range 40 {
 						docs = append(docs, randomDoc(r, keyed, list))
 					}
 					x.put(docs...)
 				}
 				bound := uint64(len(x.docs))
 				whole, byRange := x.frozenParts(1, FrozenOptions{}), x.frozenParts(1, small)
-				for range 40 {
+				for range 15 {
 					q, limit := randomQuery(r, 0, !bare), pick(r, 1, 3, 10, 1000)
 					want := x.search(q, limit, bound)
 					for _, parts := range [][]Part{whole, byRange} {
@@ -145,8 +159,11 @@ func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if err := same(got, want, 1e-9); err != nil {
+						if err := same(got, want, 0); err != nil {
 							t.Fatalf("%s, limit %d: %v", describe(q), limit, err)
+						}
+						if err := sameFiltered(x, q, limit, parts, x.parts(bound), r.Uint64N(bound), uint64(1+r.IntN(20))); err != nil {
+							t.Fatalf("%s, limit %d, filtered: %v", describe(q), limit, err)
 						}
 					}
 				}
@@ -155,10 +172,38 @@ func TestG04_FrozenTextAnswersAsTheMemtable(t *testing.T) {
 	}
 }
 
+// sameFiltered compares searches that leave out rows, one by one, and by leaps.
+func sameFiltered(x *textTable, q query.Query, limit int, got, want []Part, from, every uint64) error {
+	var few []uint64
+	for at := from; at < uint64(len(x.docs)); at += every {
+		few = append(few, at)
+	}
+	for _, candidates := range []func(uint64) ([]uint64, bool){nil, func(uint64) ([]uint64, bool) { return few, true }} {
+		s := TextSearch{Query: q, Limit: limit, Offset: limit % 3, From: from, Candidates: candidates,
+			Accept: func(_ int, slot uint32) bool { return slot%3 > 0 }}
+		a, err := x.spec.SearchText(x.t.Context(), "body", s, got...)
+		if err != nil {
+			return err
+		}
+		b, err := x.spec.SearchText(x.t.Context(), "body", s, want...)
+		if err != nil {
+			return err
+		}
+		if !slices.Equal(a, b) {
+			return fmt.Errorf("leaps %t: %v, want %v", candidates != nil, a, b)
+		}
+	}
+	n, err := x.spec.TextHits(x.t.Context(), "body", q, got...)
+	if m, err2 := x.spec.TextHits(x.t.Context(), "body", q, want...); n != m || err != nil || err2 != nil {
+		return fmt.Errorf("%d hits at most, %v, want %d, %v", n, err, m, err2)
+	}
+	return nil
+}
+
 // TestFrozenTextModel: random histories over several memtables, the older ones frozen,
 // against one index of just the live rows.
 func TestFrozenTextModel(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range unlessRace(uint64(8), 3) {
 		r := rand.New(rand.NewPCG(61, seed))
 		keyed, list, bare := seed%4 != 3, seed%3 == 1, seed%5 == 4
 		x := newTextTable(t, keyed, list, Text{Analyzer: pick(r, "", "en", "cjk"), NoPositions: bare})
@@ -305,7 +350,7 @@ func TestFrozenEdges(t *testing.T) {
 		"one":        {textDoc(1, "word")},
 		"no text":    {{id: 1}, textDoc(2, "")},
 		"dead":       {textDoc(1, "word"), {id: 1, dead: true}},
-		"long terms": {textDoc(1, long), textDoc(2, long+"y"), textDoc(3, long+"z"), textDoc(4, "word"), textDoc(5, "y"+long)},
+		"long terms": {textDoc(1, long), textDoc(2, long+"y"), textDoc(3, long+"z"), textDoc(4, "word"), textDoc(5, "y"+long), textDoc(6, long[:7000])},
 	} {
 		x := newTextTable(t, true, false, Text{Analyzer: "keyword"})
 		if len(docs) > 0 {
@@ -317,7 +362,7 @@ func TestFrozenEdges(t *testing.T) {
 				f := openFrozen(t, x.spec, "body", FrozenBytes(freeze(t, x.tabs[0].set, "body", identity)), o)
 				parts = []Part{{Frozen: &FrozenPart{Index: f}}}
 			}
-			for _, q := range []query.Query{query.NewMatchAllQuery(), query.NewTermQuery("word"), query.NewTermQuery(long), query.NewPrefixQuery("x"),
+			for _, q := range []query.Query{query.NewMatchAllQuery(), query.NewTermQuery("word"), query.NewTermQuery(long[:7000]), query.NewPrefixQuery(long[:6000]), query.NewPrefixQuery("x"),
 				query.NewPrefixQuery(""), query.NewTermQuery("none"), query.NewTermQuery(""), query.NewTermQuery("\xff")} {
 				got, err := x.searchParts(q, 10, parts)
 				if err != nil {
@@ -394,5 +439,49 @@ func TestFrozenOtherIndex(t *testing.T) {
 	}
 	if _, err := x.tabs[0].set.Freeze(t.Context(), "body", 1, identity, new(bytes.Buffer)); !errors.Is(err, ErrFailed) {
 		t.Errorf("freeze a failed index: %v", err)
+	}
+}
+
+// TestTextRegexpsOfAnotherColumn: bleve asks for the dictionary and does not look at the
+// error that comes with it.
+func TestTextRegexpsOfAnotherColumn(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	x.put(textDoc(1, "word"))
+	wild, regexp := query.NewWildcardQuery("*x"), query.NewRegexpQuery(".*x")
+	wild.SetField("title")
+	regexp.SetField("title")
+	for _, q := range []query.Query{wild, regexp} {
+		if _, err := x.searchParts(q, 1, x.parts(1)); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%T: %v", q, err)
+		}
+	}
+}
+
+// TestM02_FrozenBytes: what Bytes says is what the heap grows by, within 15 %, with all of
+// a small object, or with the pages of a large one that searches have read.
+func TestM02_FrozenBytes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector's own memory is on the heap")
+	}
+	x := zipfTable(t, 30_000, Text{Analyzer: "simple"})
+	b := freeze(t, x.tabs[0].set, "body", shuffle(30_000))
+	for name, o := range map[string]FrozenOptions{
+		"whole": {WholeBytes: int64(len(b))}, "ranges": {WholeBytes: 1}, "a small cache": {WholeBytes: 1, CacheBytes: 300_000},
+	} {
+		src := &ranged{b: b}
+		before := heapInUse()
+		f := openFrozen(t, x.spec, "body", src, o)
+		for i := range uint64(60) {
+			if _, err := x.searchParts(query.NewTermQuery(zipfWord(i)), 5, []Part{{Frozen: &FrozenPart{Index: f}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		heap, claimed := heapInUse()-before, f.Bytes()
+		runtime.KeepAlive(src)
+		runtime.KeepAlive(f)
+		t.Logf("%s: %d bytes of %d", name, heap, len(b))
+		if off := math.Abs(float64(claimed-heap)) / float64(heap); off > 0.15 {
+			t.Errorf("%s: Bytes = %d, the heap grew by %d: off by %.0f %%", name, claimed, heap, 100*off)
+		}
 	}
 }

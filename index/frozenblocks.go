@@ -115,8 +115,12 @@ func (f *Frozen) index(ctx context.Context) (*blockIndex, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{b: b}
 	x := new(blockIndex)
+	if !f.file.Whole() {
+		b = bytes.Clone(b) // a page that is in the cache lives in it alone
+		x.bytes = int64(len(b))
+	}
+	d := decoder{b: b}
 	at := entries.Offset
 	for len(d.b) > 0 {
 		length := d.uvarint()
@@ -130,7 +134,7 @@ func (f *Frozen) index(ctx context.Context) (*blockIndex, error) {
 	if at != entries.End() {
 		return nil, f.corrupt(list.Offset, "the list of blocks is too short")
 	}
-	x.bytes = int64(cap(x.refs))*int64(unsafe.Sizeof(blockRef{})) + int64(len(b))
+	x.bytes += int64(cap(x.refs)) * int64(unsafe.Sizeof(blockRef{}))
 	if !f.blocks.CompareAndSwap(nil, x) {
 		x = f.blocks.Load()
 	}

@@ -35,6 +35,8 @@ type termWriter struct {
 	heads  []byte
 	spots  []byte // places
 
+	scratch []uint64 // places of one posting
+
 	// Of the group.
 	n                  int
 	first, last        uint32
@@ -43,7 +45,7 @@ type termWriter struct {
 }
 
 func (w *termWriter) reset() {
-	*w = termWriter{places: w.places, groups: w.groups[:0], heads: w.heads[:0], spots: w.spots[:0]}
+	*w = termWriter{places: w.places, groups: w.groups[:0], heads: w.heads[:0], spots: w.spots[:0], scratch: w.scratch[:0]}
 }
 
 // add adds a posting with its places.

@@ -85,7 +85,6 @@ func (z *freezer) text(t *text) error {
 func (z *freezer) term(w *termWriter, t sourceTerm) error {
 	w.reset()
 	at := t.postings(w.places)
-	var places []uint64
 	for n := 1; at.next() && at.slot < z.bound; n++ {
 		if n%checkEvery == 0 && z.ctx.Err() != nil {
 			return z.ctx.Err()
@@ -95,11 +94,11 @@ func (z *freezer) term(w *termWriter, t sourceTerm) error {
 		}
 		if w.places {
 			var err error
-			if places, err = at.places(places[:0]); err != nil {
+			if w.scratch, err = at.places(w.scratch[:0]); err != nil {
 				return err
 			}
 		}
-		w.add(at.slot, at.freq(), places)
+		w.add(at.slot, at.freq(), w.scratch)
 	}
 	w.end()
 	return at.err()

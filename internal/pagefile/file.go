@@ -198,6 +198,9 @@ func (f *File) Bytes() int64 {
 	return n
 }
 
+// Whole tells whether all of the object is in memory, so that views of it cost none.
+func (f *File) Whole() bool { return f.whole != nil }
+
 // View returns length bytes from offset on, which are within the pages: a slice of what
 // is in memory, or a copy where they are in several pages. ahead is up to where the
 // caller goes on reading: pages before it may come with the same request.
