@@ -52,6 +52,11 @@
 // others come from sums over slots, in which a row takes away what it superseded or what
 // newer memtables hide; a search begins with the sum that the one before it has left.
 //
+// What a search leaves out (TextSearch.Accept) is left out inside it, so that it takes
+// no place among the best; scores do not change by it. Queries are looked through before
+// bleve runs them, and bounded. A Highlighter runs a query on the terms of one row, with
+// their places in its text, and marks what it finds.
+//
 // # Several memtables
 //
 // A row is also superseded by one of a newer memtable with the same key. Set.Shadow

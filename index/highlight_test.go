@@ -76,6 +76,7 @@ func TestHighlight(t *testing.T) {
 		{"", []string{"one two three four five six seven eight nine"}, query.NewMatchQuery("five"), Highlight{Before: "[", After: "]", Size: 20}, "four [five] six"},
 		{"", []string{"fish " + strings.Repeat("x ", 100) + "bird fish"}, query.NewMatchQuery("fish bird"), Highlight{Before: "[", After: "]", Size: 12, Fragments: 1}, "x [bird] [fish]"},
 		{"", []string{"fish " + strings.Repeat("x ", 100) + "bird fish"}, query.NewMatchQuery("fish bird"), Highlight{Before: "[", After: "]", Size: 12}, "[fish] x x x x | x [bird] [fish]"},
+		{"simple", []string{"fish a b c bird"}, query.NewMatchQuery("fish bird"), Highlight{Before: "[", After: "]", Size: 9}, "[fish] a b | c [bird]"},
 		{"simple", []string{strings.Repeat("q", 100)}, query.NewMatchQuery(strings.Repeat("q", 100)), Highlight{Before: "[", After: "]", Size: 5}, "[qqqqq]"},
 	} {
 		x := newTextTable(t, false, len(c.texts) > 1, Text{Analyzer: c.analyzer})
