@@ -59,6 +59,19 @@
 // readers, and keeps it with the ordinal of the row that hides, so that it answers at
 // every bound. The first read that needs it pays for the rows that came since the last.
 //
+// # Freezing
+//
+// Set.Freeze writes an Ordered or Text index as one object, with the rows that are live
+// at the whole bound of the memtable and the file row of each. Spec.OpenFrozen opens it
+// in microseconds, from memory or by ranges, for a FrozenSource such as an object of a
+// store. Slots stay what they were. A frozen text index is a Part of a search in the place
+// of its Set, older than all Sets; Frozen.RangeKeys gives what Set.RangeKeys gave. What
+// newer rows hide of it the caller tells (FrozenPart). docs/format.md has the format.
+//
+// Every byte has a checksum, which is checked when it is read: damage is an error of the
+// read that meets it, ErrCorrupt, and so is a read that fails, never a missing row.
+// Frozen.Verify reads all. A Frozen needs no closing.
+//
 // # Ownership
 //
 // Batches are lent: an index retains none, but reads them through Rows for as long
@@ -99,6 +112,9 @@
 // positions, where each word comes again and again; a new word takes some 70 bytes
 // (BenchmarkTextApply). A query that lists terms (prefix, fuzzy, wildcard, range) sorts
 // those that are new since the last one of its kind.
+//
+// Freezing writes some 500,000 texts a second, into 55 bytes a text, 35 without positions
+// (BenchmarkFreezeText); BenchmarkSearchFrozen compares searches before and after.
 //
 // # Errors
 //

@@ -3,6 +3,10 @@ package index
 // fuzzy tells how many characters two words are apart: inserted, left out, put in the
 // place of another, or swapped with their neighbour. It is what bleve's own index
 // takes for the distance; the one that bleve falls back on counts bytes.
+//
+// Words that are most apart at most have their characters near the same places, so that
+// only a band of the table of distances is filled: time grows with the length of the
+// words, not with its square.
 type fuzzy struct {
 	word []rune
 	most int
@@ -29,38 +33,41 @@ func (f *fuzzy) MatchAndDistance(text string) (bool, uint8) {
 	if len(f.text) < len(f.word)-f.most {
 		return false, 0
 	}
+	far := f.most + 1 // or farther
 	above2, above, row := f.rows[0], f.rows[1], f.rows[2]
 	for j := range above {
-		above[j] = j
+		above[j], above2[j] = j, far
 	}
+	aboveLeast := 0
 	for i, c := range f.text {
-		row[0] = i + 1
-		least := row[0]
-		for j, w := range f.word {
+		// Outside of the band, both here and above, is far.
+		first, last := max(0, i-f.most), min(len(f.word), i+1+f.most)
+		least := far
+		if row[first] = far; first == 0 {
+			row[0], least = i+1, i+1
+		}
+		for j := first; j < last; j++ {
 			d := above[j]
-			if c != w {
+			if c != f.word[j] {
 				d++
 			}
-			d = min(d, above[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && c == f.word[j-1] && f.text[i-1] == w {
+			if j+1 < i+1+f.most { // above has it
+				d = min(d, above[j+1]+1)
+			}
+			d = min(d, row[j]+1)
+			if i > 0 && j > 0 && c == f.word[j-1] && f.text[i-1] == f.word[j] {
 				d = min(d, above2[j-1]+1)
 			}
 			row[j+1] = d
 			least = min(least, d)
 		}
-		if least > f.most && i+1 < len(f.text) && minOf(above) > f.most {
+		// A swap reaches over one row.
+		if least > f.most && aboveLeast > f.most {
 			return false, 0
 		}
+		aboveLeast = least
 		above2, above, row = above, row, above2
 	}
 	d := above[len(f.word)]
 	return d <= f.most, uint8(min(d, 255))
-}
-
-func minOf(row []int) int {
-	least := row[0]
-	for _, d := range row {
-		least = min(least, d)
-	}
-	return least
 }

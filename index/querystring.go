@@ -29,20 +29,19 @@ func parseQueryString(s string) (query.Query, error) {
 	if len(s) > MaxQueryString {
 		return nil, fmt.Errorf("the query string has %d bytes, at most %d are taken", len(s), MaxQueryString)
 	}
+	if strings.TrimSpace(s) == "" {
+		return query.NewMatchNoneQuery(), nil // bleve does so for no text at all
+	}
 	q, err := query.NewQueryStringQuery(s).Parse()
 	if err == nil {
-		if b, ok := q.(*query.BooleanQuery); ok && b.Must == nil && b.Should == nil && b.MustNot == nil {
-			return query.NewMatchNoneQuery(), nil // blanks
-		}
 		return q, nil
 	}
-	reason := strings.TrimPrefix(firstLine(err.Error()), "parse error: ")
-	return nil, &QueryStringError{Query: s, At: viable(s), Reason: reason}
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
+	reason, _, _ := strings.Cut(err.Error(), "\n")
+	reason = strings.TrimPrefix(reason, "parse error: ")
+	if strings.HasPrefix(reason, "runtime error") {
+		reason = "syntax error" // bleve's parser trips over a single slash, and recovers
+	}
+	return nil, &QueryStringError{Query: s, At: viable(s), Reason: reason[:at(reason, min(len(reason), 100))]}
 }
 
 // viable is the length of the longest beginning of a wrong query string that could be

@@ -229,6 +229,22 @@ func (s *Set) Live(slot, bound uint32) bool {
 	return s.versions.live(slot, bound)
 }
 
+// LiveBits is Live for the n slots from slot on, none of which may be beyond the bound:
+// bit i of word i/64 for the slot slot+i. w has just the words that n bits need; the
+// bits behind them are 0.
+func (s *Set) LiveBits(w []uint64, slot, n, bound uint32) {
+	if s.versions != nil {
+		s.versions.liveBits(w, slot, n, bound)
+		return
+	}
+	for i := range w {
+		w[i] = ^uint64(0)
+	}
+	if n%64 != 0 {
+		w[len(w)-1] = 1<<(n%64) - 1
+	}
+}
+
 // Lookup is the newest slot below the bound with the key, tombstones included:
 // Live tells them apart. bound ≤ Applied(). Append-only tables have no keys.
 func (s *Set) Lookup(k Key, bound uint32) (slot uint32, ok bool) {

@@ -7,11 +7,15 @@ import (
 	"unsafe"
 )
 
-// Part is what a read covers of one memtable.
+// Part is what a read covers of one memtable, or of one that was frozen.
 type Part struct {
 	Set   *Set
 	Bound uint32 // exclusive; ≤ Set.Applied()
 	First uint64 // ordinal of slot 0
+
+	// Frozen is what stands for a Set in a text search, in which Set and Bound are not
+	// looked at then. All frozen parts are older than all Sets.
+	Frozen *FrozenPart
 }
 
 // end is the ordinal behind the part's last row.

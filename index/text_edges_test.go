@@ -31,13 +31,13 @@ func textTypes() map[string]arrow.DataType {
 	}
 }
 
-// appendText appends a row's texts to a column of any of the types: no texts are null, and
+// buildText appends a row's texts to a column of any of the types: no texts are null, and
 // an element "<null>" is.
-func appendText(t testing.TB, b array.Builder, texts []string) {
+func buildText(t testing.TB, b array.Builder, texts []string) {
 	list := func(l array.ListLikeBuilder, begin func()) {
 		begin()
 		for _, s := range texts {
-			appendText(t, l.ValueBuilder(), []string{s})
+			buildText(t, l.ValueBuilder(), []string{s})
 		}
 	}
 	if len(texts) == 0 || texts[0] == "<null>" && len(texts) == 1 && !isList(b.Type()) {
@@ -56,7 +56,7 @@ func appendText(t testing.TB, b array.Builder, texts []string) {
 	case *array.FixedSizeListBuilder:
 		list(b, func() { b.Append(true) })
 	case *array.ExtensionBuilder:
-		appendText(t, b.StorageBuilder(), texts)
+		buildText(t, b.StorageBuilder(), texts)
 	default:
 		if err := b.AppendValueFromString(texts[0]); err != nil {
 			t.Fatal(err)
@@ -69,7 +69,7 @@ func typedText(t testing.TB, typ arrow.DataType, rows [][]string) arrow.Array {
 	b := array.NewBuilder(memory.DefaultAllocator, typ)
 	defer b.Release()
 	for _, texts := range rows {
-		appendText(t, b, texts)
+		buildText(t, b, texts)
 	}
 	a := b.NewArray()
 	t.Cleanup(a.Release)

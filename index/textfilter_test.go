@@ -35,13 +35,13 @@ func TestQ04_FilteredTextModel(t *testing.T) {
 			r := rand.New(rand.NewPCG(61, 62))
 			x := newTextTable(t, keyed, false, Text{})
 			leaps, short := 0, 0
-			for step := range 15 {
+			for step := range 9 {
 				var docs []doc
 				for range pick(r, 1, 5, 30) {
 					docs = append(docs, randomDoc(r, keyed, false))
 				}
 				x.put(docs...)
-				for range 12 {
+				for range 8 {
 					q, bound := randomQuery(r, 0, true), uint64(len(x.docs))
 					if r.IntN(2) == 0 {
 						bound = r.Uint64N(bound + 1)
@@ -88,7 +88,7 @@ func TestQ04_FilteredTextModel(t *testing.T) {
 					x.rotate()
 				}
 			}
-			if leaps < 20 || short < 20 {
+			if leaps < 10 || short < 10 {
 				t.Errorf("only %d searches with candidates and %d with all matches: a poor test", leaps, short)
 			}
 		})

@@ -19,8 +19,9 @@ const (
 	// MaxQueryText is the number of bytes that the words of a query can have together.
 	MaxQueryText = 64 << 10
 	// MaxQueryString is the length of a query string in bytes: bleve's parser takes time
-	// that grows with the square of it.
-	MaxQueryString = 16 << 10
+	// that grows with the square of it. What a program puts together from many words is
+	// better a boolean query.
+	MaxQueryString = 4 << 10
 	// MaxQueryTerms is the number of terms that a query can ask for, also those of the
 	// index that a prefix, a pattern, a range or a fuzzy word stands for.
 	MaxQueryTerms = 64 << 10
@@ -37,14 +38,24 @@ const (
 // answer, or not within bounds, and returns what it can. A query is not changed, as
 // others may be using it.
 type queryCheck struct {
-	spec  *textSpec
-	parts int
-	text  int
+	spec      *textSpec
+	callbacks callbacks
+	parts     int
+	text      int
 }
 
+// callbacks says whether queries with callbacks are kept or what they are made of is
+// taken in their place.
+type callbacks bool
+
+const (
+	withCallbacks    callbacks = true
+	withoutCallbacks callbacks = false
+)
+
 // checkQuery returns the query to run, or a *QueryError.
-func checkQuery(spec *textSpec, q query.Query) (query.Query, error) {
-	c := queryCheck{spec: spec}
+func checkQuery(spec *textSpec, q query.Query, with callbacks) (query.Query, error) {
+	c := queryCheck{spec: spec, callbacks: with}
 	out, err := c.query(q, 0)
 	if err == nil {
 		if v, ok := out.(query.ValidatableQuery); ok {
@@ -129,11 +140,17 @@ func (c *queryCheck) composite(q query.Query, depth int) (out query.Query, err e
 		if n.Query, err = c.query(q.Query, depth+1); err == nil {
 			err = noFields(q.Fields)
 		}
+		if c.callbacks == withoutCallbacks {
+			return n.Query, err, true
+		}
 		return &n, err, true
 	case *query.CustomScoreQuery:
 		n := *q
 		if n.Query, err = c.query(q.Query, depth+1); err == nil {
 			err = noFields(q.Fields)
+		}
+		if c.callbacks == withoutCallbacks {
+			return n.Query, err, true
 		}
 		return &n, err, true
 	}

@@ -29,8 +29,8 @@ type textReader struct {
 type textPart struct {
 	Part
 	hidden Shadow // by newer parts
-	text   *text
-	source textSource // text, as a source
+	text   *text  // nil: frozen
+	source textSource
 }
 
 var (
@@ -54,7 +54,31 @@ func (r *textReader) fail(err error) error {
 
 // live tells whether a slot is a document.
 func (p *textPart) live(slot uint32) bool {
+	if p.Frozen != nil {
+		return p.Frozen.Hidden == nil || !p.Frozen.Hidden(slot)
+	}
 	return p.Set.Live(slot, p.Bound) && !p.hidden.Hides(slot)
+}
+
+// hides tells whether rows that the source has may be no documents.
+func (p *textPart) hides() bool { return p.Frozen == nil || p.Frozen.Hidden != nil }
+
+// has tells whether a document has the term that a list is at.
+func (p *textPart) has(l termList, kept bool) (bool, error) {
+	t, err := l.term()
+	if err != nil {
+		return false, err
+	}
+	if n, ok := t.rows(); ok && !p.hides() {
+		return n > 0, nil
+	}
+	at := t.postings(kept)
+	for at.next() && at.slot < p.Bound {
+		if p.live(at.slot) {
+			return true, nil
+		}
+	}
+	return false, at.err()
 }
 
 // field refuses what is asked of another column than that of the index.
@@ -150,7 +174,7 @@ func (d *documents) Next() (blevindex.IndexInternalID, error) {
 			continue
 		}
 		for slot := uint32(max(d.next, p.First) - p.First); ; slot++ {
-			next, ok, err := p.source.nextSlot(d.r.ctx, slot, p.Bound)
+			next, ok, err := p.source.nextSlot(slot, p.Bound)
 			if err != nil {
 				return nil, d.r.fail(err)
 			}
@@ -191,22 +215,29 @@ func (r *textReader) TermFieldReader(_ context.Context, word []byte, field strin
 	}
 	w := &termReader{r: r, places: places, found: make([]sourceTerm, len(r.parts))}
 	for i := range r.parts {
-		t, err := r.parts[i].source.find(r.ctx, word)
+		t, err := r.parts[i].source.find(word)
 		if err != nil {
 			return nil, r.fail(err)
 		}
 		w.found[i] = t
 	}
-	// How many there are is part of every score, so each is looked at.
-	for {
-		ok, err := w.step()
-		if err != nil {
-			return nil, err
+	// How many there are is part of every score, so each is looked at, but where a part
+	// has all live and says how many.
+	for w.part < len(w.found) {
+		if n, ok := w.found[w.part].rows(); ok && !w.r.parts[w.part].hides() {
+			w.count += n
+			w.leave()
+			continue
 		}
-		if !ok {
-			break
+		for part := w.part; ; w.count++ {
+			ok, err := w.step(part)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				break
+			}
 		}
-		w.count++
 	}
 	w.restart()
 	return w, nil
@@ -231,9 +262,9 @@ type termReader struct {
 
 func (w *termReader) restart() { w.part, w.in, w.any = 0, false, false }
 
-// step goes to the next live posting.
-func (w *termReader) step() (bool, error) {
-	for ; w.part < len(w.found); w.leave() {
+// step goes to the next live posting, up to the end of a part.
+func (w *termReader) step(last int) (bool, error) {
+	for ; w.part <= last; w.leave() {
 		if !w.enter() {
 			continue
 		}
@@ -253,7 +284,7 @@ func (w *termReader) step() (bool, error) {
 func (w *termReader) enter() bool {
 	if !w.in && w.found[w.part].found() {
 		w.at, w.in = w.found[w.part].postings(!w.r.spec.cfg.NoPositions), true
-		w.lengths = w.r.parts[w.part].source.slotLengths(w.r.ctx)
+		w.lengths = w.r.parts[w.part].source.slotLengths()
 	}
 	return w.in
 }
@@ -262,7 +293,7 @@ func (w *termReader) leave() { w.part, w.in = w.part+1, false }
 
 // Next implements blevindex.TermFieldReader.
 func (w *termReader) Next(doc *blevindex.TermFieldDoc) (*blevindex.TermFieldDoc, error) {
-	if ok, err := w.step(); !ok {
+	if ok, err := w.step(len(w.found) - 1); !ok {
 		return nil, err
 	}
 	return w.fill(doc)
@@ -389,7 +420,7 @@ func (r *textReader) dict(field, from string, match func(string) (distance uint8
 	}
 	d := &dictionary{r: r, match: match, lists: make([]termList, len(r.parts))}
 	for i := range r.parts {
-		l, err := r.parts[i].source.termsFrom(r.ctx, from)
+		l, err := r.parts[i].source.termsFrom(from)
 		if err != nil {
 			return nil, r.fail(err)
 		}
@@ -461,11 +492,7 @@ func (d *dictionary) pass(wanted bool) (live bool, err error) {
 	for _, i := range d.at {
 		p := &d.r.parts[i]
 		if wanted && !live {
-			at := d.lists[i].term().postings(!d.r.spec.cfg.NoPositions)
-			for !live && at.next() && at.slot < p.Bound {
-				live = p.live(at.slot)
-			}
-			if err := at.err(); err != nil {
+			if live, err = p.has(d.lists[i], !d.r.spec.cfg.NoPositions); err != nil {
 				return false, err
 			}
 		}

@@ -94,16 +94,12 @@ func (s *Spec) prepare(ctx context.Context, name string, q query.Query, parts []
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if q, err = checkQuery(spec, q); err != nil {
+	if q, err = checkQuery(spec, q, withCallbacks); err != nil {
 		return nil, nil, nil, err
 	}
-	searched := make([]textPart, 0, len(parts))
-	for i, p := range parts {
-		t, err := p.Set.text(name)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		searched = append(searched, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t, source: t})
+	searched, err := textParts(ctx, spec, parts)
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	return spec, q, searched, ctx.Err()
 }

@@ -3,27 +3,28 @@ package index
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 )
 
-// textSource is what a part is searched in, such as the index of a memtable.
-// Lists and lengths are for one search, by one goroutine.
+// textSource is what a part is searched in: the index of a memtable, or a frozen one.
+// It is for one search, by one goroutine, and so is what it returns.
 type textSource interface {
 	// find is a term of the source; the zero sourceTerm if it does not occur.
-	find(ctx context.Context, word []byte) (sourceTerm, error)
+	find(word []byte) (sourceTerm, error)
 	// termsFrom lists the terms, in their order, from a text on.
-	termsFrom(ctx context.Context, text string) (termList, error)
+	termsFrom(text string) (termList, error)
 	// slotLengths tells how many terms slots have.
-	slotLengths(ctx context.Context) lengthReader
+	slotLengths() lengthReader
 	// nextSlot is the first slot at or after slot, below bound, that the source can have
 	// documents in; false if there is none.
-	nextSlot(ctx context.Context, slot, bound uint32) (uint32, bool, error)
+	nextSlot(slot, bound uint32) (uint32, bool, error)
 }
 
 // termList is a place in the dictionary of a source.
 type termList interface {
 	// word is the term that it is at; false behind the last. It is valid until next.
 	word() (string, bool)
-	term() sourceTerm
+	term() (sourceTerm, error)
 	next() error
 }
 
@@ -32,47 +33,122 @@ type lengthReader interface {
 	at(slot uint32) (uint32, error)
 }
 
-// sourceTerm is a term of a source.
+// textParts opens the parts for one search.
+func textParts(ctx context.Context, spec *textSpec, parts []Part) ([]textPart, error) {
+	out := make([]textPart, 0, len(parts))
+	for i, p := range parts {
+		if p.Frozen != nil {
+			if err := p.Frozen.check(spec); err != nil {
+				return nil, err
+			}
+			if i > 0 && parts[i-1].Frozen == nil {
+				return nil, fmt.Errorf("%s: %w: a frozen part is newer than one that is not", place(spec.cfg.Name, ""), ErrInvalid)
+			}
+			p.Bound = p.Frozen.Index.Slots()
+			out = append(out, textPart{Part: p, source: p.Frozen.Index.search(ctx)})
+			continue
+		}
+		t, err := p.Set.text(spec.cfg.Name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t, source: t})
+	}
+	return out, nil
+}
+
+// check reports a part that is of another index, or hides more than there is.
+func (p *FrozenPart) check(spec *textSpec) error {
+	f := p.Index
+	switch {
+	case f.text != spec:
+		return &OtherIndexError{Index: spec.cfg.Name, What: "configuration", Got: place(f.name, ""), Want: "that of this Spec"}
+	case p.HiddenRows > uint64(f.head.rows) || p.HiddenTerms > f.head.terms || p.Hidden == nil && p.HiddenRows > 0:
+		return fmt.Errorf("%s: %w: %d rows with %d terms are hidden in a frozen part of %d rows with %d: HiddenRows and HiddenTerms are those of the rows that Hidden is true for",
+			place(f.name, ""), ErrInvalid, p.HiddenRows, p.HiddenTerms, f.head.rows, f.head.terms)
+	}
+	return nil
+}
+
+// sourceTerm is a term of a source: at most one of its fields is set.
 type sourceTerm struct {
-	tail *term
+	tail   *term
+	frozen *frozenTerm
 }
 
 // found tells whether the term occurs, maybe in rows that are not live.
-func (t sourceTerm) found() bool { return t.tail != nil }
+func (t sourceTerm) found() bool { return t.tail != nil || t.frozen != nil }
+
+// rows is the number of rows that have the term; false if they have to be looked at.
+func (t sourceTerm) rows() (uint64, bool) {
+	if t.frozen != nil {
+		return t.frozen.count, true
+	}
+	return 0, t.tail == nil
+}
 
 // postings walks the term. kept tells whether places are kept.
-func (t sourceTerm) postings(kept bool) cursor { return cursor{tail: t.tail.postings(kept)} }
+func (t sourceTerm) postings(kept bool) cursor {
+	if t.frozen != nil {
+		return cursor{frozen: t.frozen.postings()}
+	}
+	return cursor{tail: t.tail.postings(kept)}
+}
 
 // cursor walks the postings of a term, in slot order. It is a struct and no interface
 // since its steps are what searches spend their time with.
 type cursor struct {
-	tail postings
-	slot uint32
+	tail   postings
+	frozen *frozenPostings // nil: tail
+	slot   uint32
 }
 
 // next goes to the next posting. False: there is none, or err.
 func (c *cursor) next() bool {
-	ok := c.tail.next()
-	c.slot = c.tail.slot
+	if c.frozen == nil {
+		ok := c.tail.next()
+		c.slot = c.tail.slot
+		return ok
+	}
+	ok := c.frozen.next()
+	c.slot = c.frozen.slot
 	return ok
 }
 
 // seek goes to the first posting at or after slot, beyond the one it is at. False:
 // there is none, or err.
 func (c *cursor) seek(slot uint32) bool {
-	ok := c.tail.seek(slot)
-	c.slot = c.tail.slot
+	if c.frozen == nil {
+		ok := c.tail.seek(slot)
+		c.slot = c.tail.slot
+		return ok
+	}
+	ok := c.frozen.seek(slot)
+	c.slot = c.frozen.slot
 	return ok
 }
 
 // err is why next or seek gave up, nil at the end of the postings.
-func (c *cursor) err() error { return nil }
+func (c *cursor) err() error {
+	if c.frozen == nil {
+		return nil
+	}
+	return c.frozen.err
+}
 
 // freq is how often the term occurs in the slot.
-func (c *cursor) freq() uint64 { return c.tail.freq }
+func (c *cursor) freq() uint64 {
+	if c.frozen == nil {
+		return c.tail.freq
+	}
+	return c.frozen.freq()
+}
 
 // places appends the places of the term in the slot; see elementPlace.
 func (c *cursor) places(to []uint64) ([]uint64, error) {
+	if c.frozen != nil {
+		return c.frozen.places(to)
+	}
 	at, place := c.tail.at, uint64(0)
 	for range c.tail.freq {
 		d, n := binary.Uvarint(at)
@@ -85,17 +161,17 @@ func (c *cursor) places(to []uint64) ([]uint64, error) {
 
 // The mutable index as a source.
 
-func (t *text) find(_ context.Context, word []byte) (sourceTerm, error) {
+func (t *text) find(word []byte) (sourceTerm, error) {
 	return sourceTerm{tail: t.terms.find(word)}, nil
 }
 
-func (t *text) termsFrom(_ context.Context, text string) (termList, error) {
+func (t *text) termsFrom(text string) (termList, error) {
 	return tailTerms{t.terms.list(text)}, nil
 }
 
-func (t *text) slotLengths(context.Context) lengthReader { return tailLengths{&t.lengths} }
+func (t *text) slotLengths() lengthReader { return tailLengths{&t.lengths} }
 
-func (t *text) nextSlot(_ context.Context, slot, bound uint32) (uint32, bool, error) {
+func (t *text) nextSlot(slot, bound uint32) (uint32, bool, error) {
 	return slot, slot < bound, nil
 }
 
@@ -106,4 +182,9 @@ func (l tailLengths) at(slot uint32) (uint32, error) { return l.lengths.at(slot)
 // tailTerms are the terms of a mutable index that are left.
 type tailTerms struct{ *termCursor }
 
-func (d tailTerms) term() sourceTerm { return sourceTerm{tail: d.termCursor.term()} }
+func (d tailTerms) term() (sourceTerm, error) { return sourceTerm{tail: d.termCursor.term()}, nil }
+
+func (d tailTerms) next() error {
+	d.termCursor.next()
+	return nil
+}

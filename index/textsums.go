@@ -98,6 +98,11 @@ func (t *text) live(bound uint32, hidden Shadow) sum {
 func statistics(parts []textPart) (rows, terms uint64) {
 	var all sum
 	for i := range parts {
+		if f := parts[i].Frozen; f != nil {
+			all.rows += int64(f.Index.head.rows) - int64(f.HiddenRows)
+			all.terms += int64(f.Index.head.terms) - int64(f.HiddenTerms)
+			continue
+		}
 		s := parts[i].text.live(parts[i].Bound, parts[i].hidden)
 		all.rows += s.rows
 		all.terms += s.terms

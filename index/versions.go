@@ -70,6 +70,35 @@ func (v *versions) live(slot, bound uint32) bool {
 	return sup == 0 || sup-1 >= bound
 }
 
+// liveBits is live for n consecutive slots, all below the bound, as bits in w.
+func (v *versions) liveBits(w []uint64, slot, n, bound uint32) {
+	dir := *v.dir.Load()
+	for i := range w {
+		k := min(n, 64)
+		var bits uint64
+		if off := slot % chunkRows; off+k <= chunkRows {
+			links := dir[slot>>chunkBits][off : off+k]
+			for j := range links {
+				var in uint64
+				// None is 0, and 0 - 1 is above every bound.
+				if atomic.LoadUint32(&links[j].sup)-1 >= bound {
+					in = 1 // a conditional set, no branch
+				}
+				bits = bits>>1 | in<<63
+			}
+			bits >>= 64 - k
+		} else { // across two chunks
+			for j := range k {
+				if v.live(slot+j, bound) {
+					bits |= 1 << j
+				}
+			}
+		}
+		w[i] = bits
+		slot, n = slot+k, n-k
+	}
+}
+
 // older is the next older version of a slot's key.
 func (v *versions) older(slot uint32) (uint32, bool) {
 	prev := atomic.LoadUint32(&v.at(slot).prev)

@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"iter"
+	"math/bits"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -69,55 +70,122 @@ func (v View) RangeKeys(name string, r index.Range) (iter.Seq2[[]byte, uint32], 
 	return v.m.set.RangeKeys(name, r, v.bound)
 }
 
-// Runs returns, batch by batch in the order of writing, the live rows of the
-// view whose slots are not below from. hidden excludes further ones: those that
-// newer memtables supersede; nil excludes none. Batches without such
-// rows are left out. The slice of runs is valid until the next step.
-func (v View) Runs(from uint32, hidden *Hidden) iter.Seq2[Batch, []Run] {
-	return func(yield func(Batch, []Run) bool) {
-		var runs []Run
+// Range is RangeKeys without the keys.
+func (v View) Range(name string, r index.Range) (iter.Seq[uint32], error) {
+	return v.m.set.Range(name, r, v.bound)
+}
+
+// StretchRows is how many rows a stretch has at most that is not all of its batch's.
+const StretchRows = 4096
+
+// Stretch is consecutive rows of one batch, From <= row < To, of which some are meant.
+type Stretch struct {
+	Batch
+	From, To int
+	// Live has a bit for each row, that of row From+i in word i/64; the bits behind
+	// them are 0. It is valid until the next step. Nil: all rows are meant.
+	Live []uint64
+}
+
+// Stretches returns the live rows of the view whose slots are not below from, in the
+// order of writing. hidden excludes further ones: those that newer memtables
+// supersede; nil excludes none. Stretches without any such row are left out.
+func (v View) Stretches(from uint32, hidden *Hidden) iter.Seq[Stretch] {
+	return func(yield func(Stretch) bool) {
 		if from >= v.bound {
 			return
 		}
-		for i := v.m.FindBatch(from); ; i++ {
-			if i == v.m.Batches() {
-				return
-			}
+		var words [StretchRows / 64]uint64
+		n := v.m.Batches()
+		for i := v.m.FindBatch(from); i < n; i++ {
 			b := v.m.store.batch(i)
 			if b.FirstSlot >= v.bound {
 				return
 			}
-			first := max(from, b.FirstSlot) - b.FirstSlot
-			runs = v.runsOf(b, int(first), hidden, runs[:0])
-			if len(runs) > 0 && !yield(b, runs) {
-				return
+			s := Stretch{Batch: b, From: int(max(from, b.FirstSlot) - b.FirstSlot)}
+			end := int(min(b.Rec.NumRows(), int64(v.bound-b.FirstSlot)))
+			for ; s.From < end; s.From = s.To {
+				s.To, s.Live = end, nil
+				if v.m.keyed {
+					s.To = min(end, s.From+StretchRows)
+					s.Live = words[:(s.To-s.From+63)/64]
+					if !v.live(&s, hidden) {
+						continue
+					}
+				}
+				if !yield(s) {
+					return
+				}
 			}
 		}
 	}
 }
 
-// runsOf appends the runs of one batch from row first on.
-func (v View) runsOf(b Batch, first int, hidden *Hidden, runs []Run) []Run {
-	n := int(min(b.Rec.NumRows(), int64(v.bound-b.FirstSlot)))
-	if n <= first {
-		return runs
+// live fills in which rows of a stretch are meant, and tells whether any is.
+func (v View) live(s *Stretch, hidden *Hidden) bool {
+	first, n := s.FirstSlot+uint32(s.From), s.To-s.From
+	v.m.set.LiveBits(s.Live, first, uint32(n), v.bound)
+	left := 0
+	for i, w := range s.Live {
+		if hidden != nil {
+			for rest := w; rest != 0; rest &= rest - 1 {
+				if bit := bits.TrailingZeros64(rest); hidden.Hides(first + uint32(i*64+bit)) {
+					w &^= 1 << bit
+				}
+			}
+			s.Live[i] = w
+		}
+		left += bits.OnesCount64(w)
 	}
-	if !v.m.keyed && hidden == nil {
-		return append(runs, Run{first, n})
+	if left == n {
+		s.Live = nil
 	}
-	from := -1 // start of the run that is open
-	for row := first; row < n; row++ {
-		in := (!v.m.keyed || v.Live(b.FirstSlot+uint32(row))) && !hidden.Hides(b.FirstSlot+uint32(row))
-		switch {
-		case in && from < 0:
-			from = row
-		case !in && from >= 0:
-			runs = append(runs, Run{from, row})
-			from = -1
+	return left > 0
+}
+
+// Runs is Stretches as ranges of rows, batch by batch. The slice is valid until the
+// next step.
+func (v View) Runs(from uint32, hidden *Hidden) iter.Seq2[Batch, []Run] {
+	return func(yield func(Batch, []Run) bool) {
+		var last Batch
+		var runs []Run
+		for s := range v.Stretches(from, hidden) {
+			if len(runs) > 0 && s.FirstSlot != last.FirstSlot {
+				if !yield(last, runs) {
+					return
+				}
+				runs = runs[:0]
+			}
+			last = s.Batch
+			runs = s.appendRuns(runs)
+		}
+		if len(runs) > 0 {
+			yield(last, runs)
 		}
 	}
-	if from >= 0 {
-		runs = append(runs, Run{from, n})
+}
+
+// appendRuns appends the runs of a stretch, and joins the first one to the last of runs
+// where they touch.
+func (s *Stretch) appendRuns(runs []Run) []Run {
+	add := func(from, to int) {
+		if n := len(runs); n > 0 && runs[n-1].To == from {
+			runs[n-1].To = to
+			return
+		}
+		runs = append(runs, Run{from, to})
+	}
+	if s.Live == nil {
+		add(s.From, s.To)
+	}
+	for i, w := range s.Live {
+		for at := s.From + i*64; w != 0; {
+			skip := bits.TrailingZeros64(w)
+			n := bits.TrailingZeros64(^(w >> skip))
+			add(at+skip, at+skip+n)
+			w = w >> skip >> n
+			at += skip + n
+		}
 	}
 	return runs
 }

@@ -29,8 +29,12 @@ type gatherer struct {
 	columns  []int // of the storage schema, for each column of schema but the ordinal
 	ordinals bool  // the last column of schema is the row ordinal
 	mem      memory.Allocator
-	scratch  []arrow.Array
+	parts    []part        // scratch
+	scratch  []arrow.Array // scratch
 }
+
+// bare tells that batches have no columns: only how many rows they have counts.
+func (g *gatherer) bare() bool { return len(g.columns) == 0 && !g.ordinals }
 
 // batch returns the rows of runs, which is not empty, as one batch that belongs
 // to the caller. A single run is not copied.
@@ -45,8 +49,12 @@ func (g *gatherer) batch(runs []run) (arrow.RecordBatch, error) {
 			a.Release()
 		}
 	}()
+	g.parts = g.parts[:0]
+	if len(runs) > 1 {
+		g.parts = partsOf(runs, g.parts)
+	}
 	for _, col := range g.columns {
-		a, err := g.column(col, runs)
+		a, err := g.column(col, runs, int(rows))
 		if err != nil {
 			return nil, fmt.Errorf("gather rows of column %q: %w", runs[0].rec.ColumnName(col), err)
 		}
@@ -58,9 +66,12 @@ func (g *gatherer) batch(runs []run) (arrow.RecordBatch, error) {
 	return array.NewRecordBatch(g.schema, out, rows), nil
 }
 
-func (g *gatherer) column(col int, runs []run) (arrow.Array, error) {
+func (g *gatherer) column(col int, runs []run, rows int) (arrow.Array, error) {
 	if len(runs) == 1 {
 		return array.NewSlice(runs[0].rec.Column(col), runs[0].row, runs[0].row+runs[0].n), nil
+	}
+	if t := runs[0].rec.Column(col).DataType(); copies(t) {
+		return copyColumn(g.mem, t, col, g.parts, rows)
 	}
 	parts := g.scratch[:0]
 	for _, r := range runs {
@@ -88,8 +99,11 @@ func (g *gatherer) ordinalsOf(runs []run, rows int64) arrow.Array {
 	return b.NewArray()
 }
 
-// concatenates tells whether array.Concatenate takes a type. The others are
-// handed out run by run.
+// joins tells whether runs of a type can be copied together. The others are handed out
+// run by run.
+func joins(t arrow.DataType) bool { return copies(t) || concatenates(t) }
+
+// concatenates tells whether array.Concatenate takes a type.
 func concatenates(t arrow.DataType) bool {
 	switch t := t.(type) {
 	case arrow.ExtensionType, arrow.UnionType, *arrow.DictionaryType, *arrow.RunEndEncodedType:

@@ -26,13 +26,13 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 	if err != nil {
 		return nil, err
 	}
-	return s.read(ctx, "range", g, o, func(views []memtable.View) (iter.Seq[run], error) {
+	return s.read(ctx, "range", g, o, func(views []memtable.View) (iter.Seq[[]run], error) {
 		p, r, err := s.planRange(name, r, o, prog, views)
 		if err != nil {
 			return nil, err
 		}
 		if p.Access == AccessNothing {
-			return slices.Values[[]run](nil), nil
+			return oneByOne(slices.Values[[]run](nil)), nil
 		}
 		seqs := make([]keyed, len(views))
 		for i, v := range views {
@@ -42,7 +42,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			}
 			seqs[i] = keyed{view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(v, views[i+1:])}
 		}
-		return matching(ctx, prog, merge(seqs, r.Reverse)), nil
+		return oneByOne(matching(ctx, prog, merge(seqs, r.Reverse))), nil
 	})
 }
 

@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math/bits"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/memwal/memwal-go/internal/filter"
 	"github.com/memwal/memwal-go/memtable"
 )
 
-// rows is a sequence of runs of live rows. Its views are pinned while it runs.
-type rows func(views []memtable.View) (iter.Seq[run], error)
+// rows is a sequence of runs of live rows, several at a time; a slice is valid until the
+// next step. Its views are pinned while it runs.
+type rows func(views []memtable.View) (iter.Seq[[]run], error)
 
 // read makes a reader of what produce yields.
 func (s *Snapshot) read(ctx context.Context, op string, g *gatherer, o ScanOptions, produce rows) (array.RecordReader, error) {
@@ -26,13 +30,26 @@ func (s *Snapshot) read(ctx context.Context, op string, g *gatherer, o ScanOptio
 	}
 	j := &joiner{ctx: ctx, op: op, gather: g, size: o.BatchRows, left: o.Limit, join: true, done: s.view.release}
 	for _, col := range g.columns {
-		j.join = j.join && concatenates(s.r.table.Schema.Field(col).Type)
+		j.join = j.join && joins(s.r.table.Schema.Field(col).Type)
 	}
-	j.pull, j.stop = iter.Pull(seq)
+	var next func() ([]run, bool)
+	next, j.stop = iter.Pull(seq)
+	var some []run
+	j.pull = func() (run, bool) {
+		if len(some) == 0 {
+			var ok bool
+			if some, ok = next(); !ok {
+				return run{}, false
+			}
+		}
+		r := some[0]
+		some = some[1:]
+		return r, true
+	}
 	return newRecordReader(g.schema, j), nil
 }
 
-func (s *Snapshot) produce(produce rows) (iter.Seq[run], error) {
+func (s *Snapshot) produce(produce rows) (iter.Seq[[]run], error) {
 	views := s.views()
 	if err := s.keyFailed(views); err != nil {
 		return nil, err
@@ -51,25 +68,147 @@ func (s *Snapshot) keyFailed(views []memtable.View) error {
 	return nil
 }
 
+// stretch is a run of which only some rows are meant.
+type stretch struct {
+	run
+	// mask has a bit for each row, that of row i of the run in word i/64. It is lent
+	// until the next step. Nil: all rows are meant.
+	mask []uint64
+}
+
 // scan yields the live rows from the ordinal from on, in the order of their
 // ordinals.
-func scan(from uint64, views []memtable.View) iter.Seq[run] {
-	return func(yield func(run) bool) {
+func scan(from uint64, views []memtable.View) iter.Seq[stretch] {
+	return func(yield func(stretch) bool) {
 		for i, v := range views {
 			first := v.Memtable().FirstRow()
 			if from >= first+uint64(v.Bound()) {
 				continue
 			}
 			start := uint32(max(from, first) - first)
-			for b, stretches := range v.Runs(start, memtable.HiddenBy(v, views[i+1:])) {
-				for _, r := range stretches {
-					if !yield(run{
-						rec: b.Rec, row: int64(r.From), n: int64(r.To - r.From),
-						ordinal: first + uint64(b.FirstSlot) + uint64(r.From),
-					}) {
+			for s := range v.Stretches(start, memtable.HiddenBy(v, views[i+1:])) {
+				if !yield(stretch{mask: s.Live, run: run{
+					rec: s.Rec, row: int64(s.From), n: int64(s.To - s.From),
+					ordinal: first + uint64(s.FirstSlot) + uint64(s.From),
+				}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// filtered masks the rows that the filter is not true for. It ends when ctx does: it may
+// look for long without a match.
+func filtered(ctx context.Context, prog *filter.Program, stretches iter.Seq[stretch]) iter.Seq[stretch] {
+	if prog == nil {
+		return stretches
+	}
+	return func(yield func(stretch) bool) {
+		e := prog.NewEvaluator()
+		var m filter.Mask
+		var unasked int64 // rows until ctx is asked
+		for s := range stretches {
+			for at := int64(0); at < s.n; at += filter.Block {
+				n := min(filter.Block, s.n-at)
+				if unasked -= n; unasked < 0 {
+					if ctx.Err() != nil {
 						return
 					}
+					unasked = filter.Block
 				}
+				w := e.Select(&m, s.rec, int(s.row+at), int(n))
+				if s.mask != nil {
+					for i, live := range s.mask[at/64:][:len(w)] {
+						w[i] &= live
+					}
+				}
+				if !yield(stretch{mask: w, run: run{rec: s.rec, row: s.row + at, n: n, ordinal: s.ordinal + uint64(at)}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// count is how many rows are meant.
+func (s *stretch) count() (n int64) {
+	if s.mask == nil {
+		return s.n
+	}
+	for _, w := range s.mask {
+		n += int64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+// appendRuns appends the runs of rows that are meant.
+func (s *stretch) appendRuns(runs []run) []run {
+	if s.mask == nil {
+		return append(runs, s.run)
+	}
+	open := false // the last run reaches up to the word
+	for i, w := range s.mask {
+		at := int64(i * 64)
+		if open && w&1 != 0 {
+			n := bits.TrailingZeros64(^w)
+			runs[len(runs)-1].n += int64(n)
+			if n == 64 {
+				continue
+			}
+			w = w >> n << n
+		}
+		open = w>>63 != 0
+		for w != 0 {
+			from := bits.TrailingZeros64(w)
+			n := bits.TrailingZeros64(^(w >> from))
+			runs = append(runs, run{rec: s.rec, row: s.row + at + int64(from), n: int64(n), ordinal: s.ordinal + uint64(at) + uint64(from)})
+			w &^= (1<<n - 1) << from
+		}
+	}
+	return runs
+}
+
+// inRuns yields what a reader of some rows needs: runs that have about as many together,
+// so that handing them over costs little beside them. bare is for readers that only
+// count: it yields runs that have the right number of rows, which need not be the right
+// ones.
+func inRuns(stretches iter.Seq[stretch], rows int64, bare bool) iter.Seq[[]run] {
+	const most = 1024 // runs: 40 KiB
+	return func(yield func([]run) bool) {
+		var some []run
+		var n int64
+		for s := range stretches {
+			c := s.count()
+			switch {
+			case c == 0:
+				continue
+			case bare:
+				some = append(some, run{rec: s.rec, n: c})
+			default:
+				some = s.appendRuns(some)
+			}
+			if n += c; n >= rows || len(some) >= most {
+				if !yield(some) {
+					return
+				}
+				some, n = some[:0], 0
+			}
+		}
+		if len(some) > 0 {
+			yield(some)
+		}
+	}
+}
+
+// oneByOne is for sequences that have no stretches.
+func oneByOne(runs iter.Seq[run]) iter.Seq[[]run] {
+	return func(yield func([]run) bool) {
+		var one [1]run
+		for r := range runs {
+			one[0] = r
+			if !yield(one[:]) {
+				return
 			}
 		}
 	}
@@ -147,7 +286,7 @@ func (j *joiner) take() bool {
 	if len(j.runs) > 0 {
 		last := &j.runs[len(j.runs)-1]
 		switch {
-		case last.rec == r.rec && last.row+last.n == r.row && last.ordinal+uint64(last.n) == r.ordinal:
+		case j.gather.bare() || last.rec == r.rec && last.row+last.n == r.row && last.ordinal+uint64(last.n) == r.ordinal:
 			last.n += r.n
 			j.taken(r.n)
 			return true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -15,8 +16,21 @@ import (
 	"github.com/memwal/memwal-go/memtable"
 )
 
-// scoreColumn is the name of the column with the scores of a search.
-const scoreColumn = "_score"
+// Names of the columns that a search adds.
+const (
+	scoreColumn     = "_score"
+	highlightColumn = "_highlights"
+)
+
+// Highlights of hits.
+type (
+	// Highlight says how to show where a query matches.
+	Highlight = index.Highlight
+	// Fragment is a piece of a text with what matched in it.
+	Fragment = index.Fragment
+	// Span is a part of a text, in bytes from its beginning.
+	Span = index.Span
+)
 
 // SearchOptions say what a search returns.
 type SearchOptions struct {
@@ -35,6 +49,9 @@ type SearchOptions struct {
 	// Offset leaves out that many of the best: for the next page of the same snapshot. A
 	// search costs as if it returned them too.
 	Offset int
+	// Highlight asks for the pieces of each row's text in which the query matches. The text
+	// of the rows that are returned is analysed again for it, and of no others. Nil: none.
+	Highlight *Highlight
 }
 
 // Hit is a row that a search found, and how well it matches. The row is Present.
@@ -44,6 +61,8 @@ type Hit struct {
 	// Key is the primary key, a Go value for each of its columns: Snapshot.Lookup takes
 	// it. Nil: the table has none, and Ordinal is the row's name.
 	Key []any
+	// Fragments are what SearchOptions.Highlight asks for, in the order of the text.
+	Fragments []Fragment
 }
 
 // Search returns the live rows that match a query best in a full-text index
@@ -57,8 +76,8 @@ type Hit struct {
 // the index cannot answer is an *index.QueryError and matches ErrInvalid; one without an
 // index matches ErrNoIndex.
 //
-// The reader has the columns asked for, then _score, float64, and _row_ordinal,
-// uint64. The caller releases it; until then it holds the snapshot's memory.
+// The reader has the columns asked for, then _score, float64, with SearchOptions.Highlight
+// _highlights, a list of the texts of fragments, and _row_ordinal, uint64. The caller releases it; until then it holds the snapshot's memory.
 func (s *Snapshot) Search(ctx context.Context, name string, q query.Query, o SearchOptions) (array.RecordReader, error) {
 	g, so, err := s.gatherer("search", ScanOptions{Columns: o.Columns, Ordinals: true})
 	if err != nil {
@@ -75,9 +94,12 @@ func (s *Snapshot) Search(ctx context.Context, name string, q query.Query, o Sea
 	j.pull, j.stop = iter.Pull(found.rows())
 	fields := g.schema.Fields()
 	last := len(fields) - 1
-	fields = append(fields[:last:last], arrow.Field{Name: scoreColumn, Type: arrow.PrimitiveTypes.Float64}, fields[last])
+	added := []arrow.Field{{Name: scoreColumn, Type: arrow.PrimitiveTypes.Float64}}
+	if found.marks != nil {
+		added = append(added, arrow.Field{Name: highlightColumn, Type: arrow.ListOfNonNullable(arrow.BinaryTypes.String)})
+	}
 	meta := g.schema.Metadata()
-	r := &ranked{joiner: j, hits: found.hits, schema: arrow.NewSchema(fields, &meta)}
+	r := &ranked{joiner: j, found: found, schema: arrow.NewSchema(slices.Concat(fields[:last], added, fields[last:]), &meta)}
 	return newRecordReader(r.schema, r), nil
 }
 
@@ -92,6 +114,9 @@ func (s *Snapshot) Hits(ctx context.Context, name string, q query.Query, o Searc
 	for i, h := range found.hits {
 		row := rowOf(found.views[h.Part], h.Slot)
 		out[i] = Hit{Row: row, Score: h.Score, Key: s.r.spec.KeyValues(row.Batch, row.Index)}
+		if out[i].Fragments, err = found.fragments(ctx, h); err != nil {
+			return nil, searchError("search", err)
+		}
 	}
 	return out, nil
 }
@@ -100,6 +125,16 @@ func (s *Snapshot) Hits(ctx context.Context, name string, q query.Query, o Searc
 type found struct {
 	views []memtable.View
 	hits  []index.TextHit
+	marks *index.Highlighter // nil: none are wanted
+}
+
+// fragments are those of a hit, if they are wanted.
+func (f *found) fragments(ctx context.Context, h index.TextHit) ([]Fragment, error) {
+	if f.marks == nil {
+		return nil, nil
+	}
+	rec, row := f.views[h.Part].Locate(h.Slot)
+	return f.marks.Row(ctx, rec, row)
 }
 
 // search leaves the snapshot pinned, unless it fails.
@@ -111,6 +146,12 @@ func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o Sea
 	prog, err := s.r.bindFilter("search", o.Filter)
 	if err != nil {
 		return found{}, err
+	}
+	var marks *index.Highlighter
+	if o.Highlight != nil {
+		if marks, err = s.r.spec.NewHighlighter(name, q, *o.Highlight); err != nil {
+			return found{}, searchError("search", err)
+		}
 	}
 	if err := s.acquire(ctx, "search"); err != nil {
 		return found{}, err
@@ -134,7 +175,7 @@ func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o Sea
 		s.view.release()
 		return found{}, searchError("search", err)
 	}
-	return found{views, hits}, nil
+	return found{views, hits, marks}, nil
 }
 
 func searchError(op string, err error) error {
@@ -151,7 +192,7 @@ func accepting(prog *filter.Program, views []memtable.View) func(part int, slot 
 }
 
 // rows yields them in the order of rank.
-func (f found) rows() iter.Seq[run] {
+func (f *found) rows() iter.Seq[run] {
 	return func(yield func(run) bool) {
 		for _, h := range f.hits {
 			v := f.views[h.Part]
@@ -163,10 +204,11 @@ func (f found) rows() iter.Seq[run] {
 	}
 }
 
-// ranked puts the scores into the batches of a joiner, before the last column.
+// ranked puts the scores and highlights into the batches of a joiner, before the last
+// column.
 type ranked struct {
 	*joiner
-	hits   []index.TextHit // left
+	found  found // hits: those that are left
 	schema *arrow.Schema
 }
 
@@ -178,16 +220,49 @@ func (r *ranked) next() (arrow.RecordBatch, error) {
 	}
 	defer rec.Release()
 	n := int(rec.NumRows())
-	b := array.NewFloat64Builder(r.gather.mem)
-	defer b.Release()
-	b.Reserve(n)
-	for _, h := range r.hits[:n] {
-		b.UnsafeAppend(h.Score)
+	hits := r.found.hits[:n]
+	r.found.hits = r.found.hits[n:]
+	added := []arrow.Array{r.scores(hits)}
+	defer func() {
+		for _, a := range added {
+			a.Release()
+		}
+	}()
+	if r.found.marks != nil {
+		a, err := r.highlights(hits)
+		if err != nil {
+			return nil, searchError("search", err)
+		}
+		added = append(added, a)
 	}
-	r.hits = r.hits[n:]
-	scores := b.NewArray()
-	defer scores.Release()
 	cols := rec.Columns()
 	last := len(cols) - 1
-	return array.NewRecordBatch(r.schema, append(cols[:last:last], scores, cols[last]), rec.NumRows()), nil
+	return array.NewRecordBatch(r.schema, slices.Concat(cols[:last], added, cols[last:]), rec.NumRows()), nil
+}
+
+func (r *ranked) scores(hits []index.TextHit) arrow.Array {
+	b := array.NewFloat64Builder(r.gather.mem)
+	defer b.Release()
+	b.Reserve(len(hits))
+	for _, h := range hits {
+		b.UnsafeAppend(h.Score)
+	}
+	return b.NewArray()
+}
+
+func (r *ranked) highlights(hits []index.TextHit) (arrow.Array, error) {
+	b := array.NewListBuilderWithField(r.gather.mem, arrow.Field{Name: "item", Type: arrow.BinaryTypes.String})
+	defer b.Release()
+	texts := b.ValueBuilder().(*array.StringBuilder)
+	for _, h := range hits {
+		fragments, err := r.found.fragments(r.ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		b.Append(true)
+		for _, f := range fragments {
+			texts.Append(f.Text)
+		}
+	}
+	return b.NewArray(), nil
 }

@@ -149,12 +149,12 @@ func TestExplainSearch(t *testing.T) {
 			want string
 		}{
 			{"fish", Filter{}, `rank the at most 1000 rows that match in the text index "by text"`},
-			{"fish", Eq("n", int64(5)), `rank those of 1 rows of the ordered index "by_n" that match in the text index "by text" and pass n = 5`},
+			{"fish", Eq("n", int64(5)), `rank those of 1 rows of the ordered index "by_n" that match in the text index "by text" and pass n == 5`},
 			{"fish", Gt("n", int64(990)), `rank those of 10 rows of the ordered index "by_n" that match in the text index "by text" and pass n > 990`},
 			{"fish", Gt("n", int64(5)), `rank the at most 1000 rows that match in the text index "by text" and pass n > 5`},
 			{"bird", Gt("n", int64(990)), `rank the at most 1 rows that match in the text index "by text" and pass n > 990`},
-			{"fish", In("id", int64(1), int64(2), int64(-3)), `rank those of 2 rows under 3 primary keys that match in the text index "by text" and pass id in (1, 2, -3)`},
-			{"fish", In("id"), `find nothing: no row can match id in ()`},
+			{"fish", In("id", int64(1), int64(2), int64(-3)), `rank those of 2 rows under 3 primary keys that match in the text index "by text" and pass id in [1, 2, -3]`},
+			{"fish", In("id"), `find nothing: no row can match id in []`},
 		} {
 			p, err := s.ExplainSearch(t.Context(), "by text", word(c.word), SearchOptions{Filter: c.f})
 			if err != nil || p.String() != c.want {

@@ -126,12 +126,12 @@ func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader,
 	if err != nil {
 		return nil, err
 	}
-	return s.read(ctx, "scan", g, o, func(views []memtable.View) (iter.Seq[run], error) {
+	return s.read(ctx, "scan", g, o, func(views []memtable.View) (iter.Seq[[]run], error) {
 		p, runs := s.plan(ctx, o, prog, views)
 		if p.Access == AccessScan {
-			return matching(ctx, prog, scan(o.From, views)), nil
+			return inRuns(filtered(ctx, prog, scan(o.From, views)), min(o.BatchRows, o.Limit), g.bare()), nil
 		}
-		return matching(ctx, prog, slices.Values(runs)), nil
+		return oneByOne(matching(ctx, prog, slices.Values(runs))), nil
 	})
 }
 
@@ -156,25 +156,34 @@ func (s *Snapshot) All(ctx context.Context, o ScanOptions) iter.Seq2[arrow.Recor
 }
 
 // Count returns the number of live rows.
-func (s *Snapshot) Count(ctx context.Context) (int64, error) {
-	var n int64
-	for rec, err := range s.All(ctx, ScanOptions{Columns: []string{}}) {
-		if err != nil {
-			return 0, err
-		}
-		n += rec.NumRows()
-	}
-	return n, nil
-}
+func (s *Snapshot) Count(ctx context.Context) (int64, error) { return s.CountWhere(ctx, Filter{}) }
 
 // CountWhere returns the number of live rows that match the filter.
 func (s *Snapshot) CountWhere(ctx context.Context, f Filter) (int64, error) {
+	prog, err := s.r.bindFilter("count", f)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.acquire(ctx, "count"); err != nil {
+		return 0, err
+	}
+	defer s.view.release()
+	views := s.views()
+	if err := s.keyFailed(views); err != nil {
+		return 0, fmt.Errorf("count: %w", err)
+	}
 	var n int64
-	for rec, err := range s.All(ctx, ScanOptions{Columns: []string{}, Filter: f}) {
-		if err != nil {
-			return 0, err
+	if p, runs := s.plan(ctx, ScanOptions{Filter: f}, prog, views); p.Access == AccessScan {
+		for s := range filtered(ctx, prog, scan(0, views)) {
+			n += s.count()
 		}
-		n += rec.NumRows()
+	} else {
+		for r := range matching(ctx, prog, slices.Values(runs)) {
+			n += r.n
+		}
+	}
+	if err := ctx.Err(); err != nil { // the sequences end with it
+		return 0, fmt.Errorf("count: %w", err)
 	}
 	return n, nil
 }

@@ -12,8 +12,10 @@ import (
 // a block disappear, few enough that two columns of them stay in the cache.
 const Block = 4096
 
-// mask has a bit for each row of a block.
-type mask [Block / 64]uint64
+// Mask has a bit for each row of a block: that of row i in word i/64.
+type Mask = [Block / 64]uint64
+
+type mask Mask
 
 // Evaluator evaluates a Program. It is for one goroutine.
 type Evaluator struct {
@@ -31,6 +33,16 @@ func (e *Evaluator) Matches(rec arrow.RecordBatch, row int) bool {
 	defer e.give(m)
 	e.eval(e.root, m, rec, row, 1)
 	return m[0] != 0
+}
+
+// Select sets the bits of the matches among n <= Block rows from a row on, and returns
+// the words that they need. The bits behind them are 0.
+func (e *Evaluator) Select(m *Mask, rec arrow.RecordBatch, from, n int) []uint64 {
+	if n == 0 {
+		return nil
+	}
+	e.eval(e.root, (*mask)(m), rec, from, n)
+	return m[:words(n)]
 }
 
 // Runs yields the matches among the rows from <= row < to of a batch as ranges, as

@@ -1,0 +1,366 @@
+package index
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/blevesearch/bleve/v2/search/query"
+
+	"github.com/memwal/memwal-go/internal/pagefile"
+)
+
+var errGone = errors.New("the store is gone")
+
+// frozenQueries ask for every structure of a frozen text index.
+func frozenQueries() []query.Query {
+	fuzzy := query.NewFuzzyQuery("alpha")
+	fuzzy.SetFuzziness(1)
+	both := query.NewMatchQuery("aaab zzzy")
+	both.SetOperator(query.MatchQueryOperatorAnd)
+	return []query.Query{
+		both, query.NewMatchAllQuery(), query.NewTermQuery("alpha"), query.NewTermQuery("often"), query.NewPrefixQuery("b"), fuzzy,
+		query.NewMatchPhraseQuery("alpha beta"), query.NewTermRangeQuery("a", "c"), query.NewWildcardQuery("*a"),
+		query.NewBooleanQuery([]query.Query{query.NewTermQuery("alpha")}, nil, []query.Query{query.NewTermQuery("beta")}),
+	}
+}
+
+// pagedTable is a table whose frozen index has several pages.
+func pagedTable(t testing.TB) *textTable {
+	r := rand.New(rand.NewPCG(101, 102))
+	x := newTextTable(t, false, false, Text{Analyzer: "simple"})
+	var docs []doc
+	for i := range unlessRace(2000, 1300) {
+		s := "often zzzy " + randomText(r, 8)
+		if r.IntN(3) == 0 {
+			s += " aaab" // at the other end of the dictionary
+		}
+		for range 14 {
+			s += " " + string([]byte{byte('a' + r.IntN(26)), byte('a' + r.IntN(26)), byte('a' + r.IntN(26)), byte('a' + r.IntN(26))})
+		}
+		docs = append(docs, textDoc(int64(i), s))
+	}
+	x.put(docs...)
+	return x
+}
+
+// TestFrozenFailingReads: a read that fails, returns less, or hangs until the caller
+// leaves is an error of the search, whichever read it is, and never fewer hits. The
+// index goes on afterwards.
+func TestFrozenFailingReads(t *testing.T) {
+	x := pagedTable(t)
+	b := freeze(t, x.tabs[0].set, "body", func(slot uint32) (uint32, bool) { return slot, slot%5 > 0 })
+	if len(b) < pagefile.PageBytes {
+		t.Fatalf("only %d bytes", len(b))
+	}
+	src := &ranged{b: b}
+	whole := []Part{{Frozen: &FrozenPart{Index: openFrozen(t, x.spec, "body", FrozenBytes(b), FrozenOptions{})}}}
+	for _, q := range frozenQueries() {
+		want, err := x.searchParts(q, 10_000, whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails, last := 0, 0
+		for k := 0; ; k = max(k+1, k*5/4) {
+			// A new index each time, so that nothing is in its cache.
+			src.fail = nil
+			f := openFrozen(t, x.spec, "body", src, small)
+			parts := []Part{{Frozen: &FrozenPart{Index: f}}}
+			for name, c := range map[string]struct {
+				fail func(at, n int64) ([]byte, error)
+				want error
+			}{
+				"fails":    {func(int64, int64) ([]byte, error) { return nil, errGone }, errGone},
+				"is short": {func(at, n int64) ([]byte, error) { return b[at : at+n/2], nil }, ErrCorrupt},
+				"hangs":    {func(int64, int64) ([]byte, error) { return nil, context.DeadlineExceeded }, context.DeadlineExceeded},
+			} {
+				n := 0
+				src.fail = func(at, length int64) ([]byte, error) {
+					if n++; n > k {
+						return c.fail(at, length)
+					}
+					return nil, nil
+				}
+				got, err := x.searchParts(q, 10_000, parts)
+				last = n
+				switch {
+				case n > k:
+					fails++
+					if !errors.Is(err, c.want) || errors.Is(err, ErrInvalid) {
+						t.Fatalf("%s, read %d %s: %d hits, %v", describe(q), k, name, len(got), err)
+					}
+				case err != nil || same(got, want, 1e-9) != nil:
+					t.Fatalf("%s: %d hits, %v; want %d", describe(q), len(got), err, len(want))
+				}
+				src.fail = nil
+				if got, err := x.searchParts(q, 10_000, parts); err != nil || same(got, want, 1e-9) != nil {
+					t.Fatalf("%s, after a read that %s: %d hits, %v", describe(q), name, len(got), err)
+				}
+			}
+			if last <= k || k > unlessRace(40, 10) {
+				break // that was every read
+			}
+		}
+		if fails == 0 {
+			t.Errorf("%s: nothing was read", describe(q))
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	src.fail = func(int64, int64) ([]byte, error) { cancel(); return nil, nil }
+	f := whole[0].Frozen.Index
+	if f, _ = x.spec.OpenFrozen(t.Context(), "body", src, small); f == nil {
+		t.Fatal("it does not open")
+	}
+	if _, err := x.spec.SearchText(ctx, "body", TextSearch{Query: query.NewMatchAllQuery(), Limit: 10}, Part{Frozen: &FrozenPart{Index: f}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// smallObjects are frozen indexes of a few rows, by the name of the index.
+func smallObjects(t testing.TB) (*Spec, map[string][]byte) {
+	sc := textSchema(true, false)
+	spec := mustBind(t, sc, cols("id"), Text{Name: "text", Column: Column{Name: "body"}, Analyzer: "simple"},
+		Text{Name: "bare", Column: Column{Name: "body"}, Analyzer: "simple", NoPositions: true}, Ordered{Name: "o", Columns: cols("body", "id")})
+	f := newFixture(spec)
+	x := &textTable{t: t, spec: spec, keyed: true}
+	r := rand.New(rand.NewPCG(111, 112))
+	var docs []doc
+	for i := range 150 {
+		s := "often"
+		if i%12 == 0 {
+			s += " " + pick(r, "alpha beta", "alpha", "beta alpha beta", "gamma", "")
+		}
+		docs = append(docs, doc{id: int64(i % 145), texts: []string{s}, dead: i == 7})
+	}
+	f.apply(t, x.batch(docs))
+	out := map[string][]byte{}
+	for name, row := range map[string]func(uint32) (uint32, bool){
+		"text": func(slot uint32) (uint32, bool) { return 300 - slot, true }, "bare": identity, "o": identity,
+	} {
+		out[name] = freeze(t, f.set, name, row)
+	}
+	return spec, out
+}
+
+// answers are what an index answers, in words, up to the first error.
+func answers(ctx context.Context, s *Spec, name string, src FrozenSource, o FrozenOptions) (string, error) {
+	f, err := s.OpenFrozen(ctx, name, src, o)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	if f.text == nil {
+		for _, r := range []Range{{}, {Low: []any{"alpha"}, High: []any{"often alpha", int64(48)}, Reverse: true}, {High: []any{"often", nil}}} {
+			seq, err := f.RangeKeys(ctx, r)
+			if err != nil {
+				return "", err
+			}
+			for e, err := range seq {
+				if err != nil {
+					return "", err
+				}
+				fmt.Fprintf(&b, "%x %d ", e.Key, e.Slot)
+			}
+		}
+		return b.String(), nil
+	}
+	for slot := range min(f.Slots(), 400) {
+		row, ok, err := f.Row(ctx, slot)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprint(&b, row, ok)
+	}
+	for _, q := range frozenQueries() {
+		hits, err := s.SearchText(ctx, name, TextSearch{Query: q, Limit: 1000}, Part{Frozen: &FrozenPart{Index: f}})
+		if errors.Is(err, ErrInvalid) && f.text.cfg.NoPositions {
+			continue // phrases
+		}
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprint(&b, hits)
+	}
+	return b.String(), nil
+}
+
+// TestFrozenFlippedBits: an index with a flipped bit, whichever it is, answers what it did
+// before or reports the damage, and Verify finds it.
+func TestFrozenFlippedBits(t *testing.T) {
+	spec, objects := smallObjects(t)
+	for name, b := range objects {
+		want, err := answers(t.Context(), spec, name, FrozenBytes(b), FrozenOptions{})
+		if err != nil || want == "" {
+			t.Fatal(name, err)
+		}
+		bad := bytes.Clone(b)
+		for bit := range len(b) * 8 {
+			bad[bit/8] ^= 1 << (bit % 8)
+			got, err := answers(t.Context(), spec, name, FrozenBytes(bad), small)
+			if err == nil && got != want {
+				t.Fatalf("%s, bit %d of byte %d: another answer", name, bit%8, bit/8)
+			}
+			if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+				t.Fatalf("%s, bit %d of byte %d: %v", name, bit%8, bit/8, err)
+			}
+			if err == nil {
+				f, err := spec.OpenFrozen(t.Context(), name, FrozenBytes(bad), small)
+				if err == nil {
+					err = f.Verify(t.Context())
+				}
+				if !errors.Is(err, ErrCorrupt) {
+					t.Fatalf("%s, bit %d of byte %d: %v", name, bit%8, bit/8, err)
+				}
+			}
+			bad[bit/8] ^= 1 << (bit % 8)
+		}
+	}
+}
+
+// reseal makes the checksums right again, so that damage gets behind them.
+func reseal(b []byte) {
+	const trailer = 32
+	table := crc32.MakeTable(crc32.Castagnoli)
+	if len(b) < trailer {
+		return
+	}
+	end := b[len(b)-trailer:]
+	le.PutUint64(end[8:], uint64(len(b)))
+	body := le.Uint64(end)
+	if body > uint64(len(b)-trailer) {
+		return
+	}
+	pages := (int(body) + pagefile.PageBytes - 1) / pagefile.PageBytes
+	sums := len(b) - trailer - 4*pages
+	if sums < int(body) {
+		return
+	}
+	for p := range pages {
+		le.PutUint32(b[sums+4*p:], crc32.Checksum(b[p*pagefile.PageBytes:min((p+1)*pagefile.PageBytes, int(body))], table))
+	}
+	le.PutUint32(end[20:], crc32.Checksum(b[body:len(b)-trailer+20], table))
+}
+
+// TestFrozenDamageBehindChecksums: what only a faulty writer could have written is an
+// error or an answer, never a panic and never endless.
+func TestFrozenDamageBehindChecksums(t *testing.T) {
+	spec, objects := smallObjects(t)
+	r := rand.New(rand.NewPCG(121, 122))
+	found := 0
+	for name, b := range objects {
+		for range unlessRace(700, 100) {
+			bad := bytes.Clone(b)
+			for range 1 + r.IntN(3) {
+				bad[r.IntN(len(bad))] = pick(r, 0, 1, 0x7f, 0x80, 0xff, byte(r.Uint32()))
+			}
+			reseal(bad)
+			start := time.Now()
+			if _, err := answers(t.Context(), spec, name, FrozenBytes(bad), FrozenOptions{}); err != nil {
+				found++
+			}
+			if d := time.Since(start); d > 10*time.Second {
+				t.Fatalf("%s: it took %v: %s", name, d, hex.EncodeToString(bad))
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("nothing was found: the damage does not get to where it hurts")
+	}
+}
+
+// FuzzFrozen: any bytes as an index, with checksums that are right. Coverage differs from
+// run to run, so -fuzzminimizetime 5x keeps it from minimising for ever.
+func FuzzFrozen(f *testing.F) {
+	spec, objects := smallObjects(f)
+	for _, b := range objects {
+		f.Add(b)
+		f.Add(b[:len(b)-40])
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = bytes.Clone(b)
+		reseal(b)
+		for name := range objects {
+			_, _ = answers(t.Context(), spec, name, FrozenBytes(b), FrozenOptions{})
+			_, _ = answers(t.Context(), spec, name, &ranged{b: b}, small)
+		}
+	})
+}
+
+// TestFrozenConcurrentSearches: many searches of one index, with a cache that is too
+// small, beside a memtable that is written to and frozen.
+func TestFrozenConcurrentSearches(t *testing.T) {
+	x := pagedTable(t)
+	b := freeze(t, x.tabs[0].set, "body", identity)
+	x.rotate()
+	for _, o := range []FrozenOptions{{}, {WholeBytes: 1, CacheBytes: 2 * pagefile.PageBytes}} {
+		f := openFrozen(t, x.spec, "body", &ranged{b: b}, o)
+		parts := []Part{{Frozen: &FrozenPart{Index: f}}}
+		var want [][]found
+		for _, q := range frozenQueries() {
+			hits, err := x.searchParts(q, 50, parts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, hits)
+		}
+		var wg sync.WaitGroup
+		for g := range 3 {
+			wg.Go(func() {
+				for i := range 9 {
+					k := (i + g*3) % len(want)
+					got, err := x.searchParts(frozenQueries()[k], 50, parts)
+					if err != nil || same(got, want[k], 1e-9) != nil {
+						t.Errorf("query %d: %d hits, %v", k, len(got), err)
+					}
+					if f.Bytes() < 0 {
+						t.Error("fewer bytes than none")
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for i := range 20 {
+				x.put(textDoc(int64(i), "alpha beta"))
+				set := x.tabs[1].set
+				if _, err := set.Freeze(t.Context(), "body", set.Applied(), identity, new(bytes.Buffer)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Wait()
+	}
+}
+
+// TestFreezeIsCancelled: a freeze whose context ends, or whose writer fails, fails.
+func TestFreezeIsCancelled(t *testing.T) {
+	x := pagedTable(t)
+	set := x.tabs[0].set
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := set.Freeze(ctx, "body", set.Applied(), identity, new(bytes.Buffer)); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	for n := range 3 {
+		if _, err := set.Freeze(t.Context(), "body", set.Applied(), identity, &failingWriter{after: n}); !errors.Is(err, errGone) {
+			t.Errorf("a writer that fails after %d writes: %v", n, err)
+		}
+	}
+}
+
+type failingWriter struct{ after int }
+
+func (w *failingWriter) Write(b []byte) (int, error) {
+	if w.after--; w.after < 0 {
+		return 0, errGone
+	}
+	return len(b), nil
+}
