@@ -14,7 +14,9 @@ import (
 // Text configures a full-text index over one column of text: utf8, large_utf8,
 // string_view, a dictionary of or an extension over these, or a list of these, whose
 // elements are one text each that phrases do not cross. Null and empty text has no
-// terms; its rows are documents all the same.
+// terms; its rows are documents all the same. Words of more than MaxTermBytes are no
+// terms. Most of bleve's analyzers end at a byte that is not valid UTF-8: what follows
+// in that text has no terms.
 type Text struct {
 	Name   string
 	Column Column

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/blevesearch/bleve/v2/search/query"
 
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/objstore"
@@ -105,6 +106,94 @@ func TestM02_IndexMemoryCounts(t *testing.T) {
 		}
 		if err := w.Rotate(t.Context()); err != nil {
 			t.Error(err)
+		}
+		mustClose(t, w)
+	})
+}
+
+// TestM02_TextIndexMemoryCounts: a text index of words that are new all the time is larger
+// than its rows. It makes memtables full, and puts wait; what searches leave behind
+// counts, too.
+func TestM02_TextIndexMemoryCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := textOptions()
+		o.MaxMemtableBytes, o.MaxResidentBytes, o.StallTimeout = 512<<10, 2<<20, time.Minute
+		w := mustOpen(t, objstore.NewMemory(), o)
+		var err error
+		for id := int64(0); err == nil && id < 100_000; id += 50 {
+			rows := make([]testRow, 50)
+			for i := range rows {
+				n := id + int64(i)
+				rows[i] = testRow{n, fmt.Sprintf("x%d y%d z%d", n, n, n), n}
+			}
+			err = w.Put(t.Context(), batchOf(t, rows...))
+		}
+		if !errors.Is(err, ErrBackpressure) {
+			t.Errorf("put: %v", err)
+		}
+		got := w.Stats()
+		if got.IndexBytes < got.ResidentBytes/2 || got.ResidentBytes > o.MaxResidentBytes*5/4 {
+			t.Errorf("%d bytes are resident, %d of them indexes", got.ResidentBytes, got.IndexBytes)
+		}
+		full := 0
+		for _, m := range w.c.live()[:got.Memtables-1] {
+			if u := m.Usage(); u.Index >= o.MaxMemtableBytes && u.Window < o.MaxMemtableBytes/2 {
+				full++
+			}
+		}
+		if full == 0 {
+			t.Error("no memtable was full by its text index")
+		}
+		s := mustSnapshot(t, w.Snapshot)
+		if _, err := s.Hits(t.Context(), "by text", query.NewPrefixQuery("x77"), SearchOptions{Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		// The order of the terms, three a row, four bytes each.
+		if left := w.Stats().IndexBytes - got.IndexBytes; left < 12*int64(got.Indexed) {
+			t.Errorf("a search by prefix left %d bytes behind, the order of %d terms is more", left, 3*got.Indexed)
+		}
+		mustClose(t, w)
+	})
+}
+
+// TestM03_LargeTextsOnReplay: words of a megabyte, a text of several, and very many terms
+// in a row are taken by put and by replay alike, and found, or not, alike.
+func TestM03_LargeTextsOnReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := objstore.NewMemory()
+		w := mustOpen(t, store, textOptions())
+		var many strings.Builder
+		long := strings.Repeat("q", 2*index.MaxTermBytes)
+		for i := range 100_000 {
+			fmt.Fprintf(&many, "many%d ", i)
+		}
+		mustPut(t, w, batchOf(t, testRow{1, "begin " + long + " " + strings.Repeat("q", 1<<20) + " end", 1}, testRow{2, strings.Repeat("often ", 200_000), 2}))
+		mustPut(t, w, batchOf(t, testRow{3, many.String(), 3}, testRow{4, strings.Repeat("w", index.MaxTermBytes), 4}, testRow{5, "", 5}, testRow{6, "🙂 京都 \xff\xfe", 6}))
+		queries := []query.Query{
+			word("begin end"), word("often"), word("many99999"), word(strings.Repeat("w", index.MaxTermBytes)), word(long),
+			word("京"), query.NewMatchPhraseQuery("begin end"), query.NewMatchPhraseQuery("many7 many8"), query.NewPrefixQuery("many9999"), query.NewMatchAllQuery(),
+		}
+		answers := func() string {
+			var out strings.Builder
+			s := mustSnapshot(t, w.Snapshot)
+			for _, q := range queries {
+				ids, scores := hitsOf(t, s, q, 10)
+				fmt.Fprintln(&out, ids, scores)
+			}
+			return out.String()
+		}
+		before, want := answers(), "[1] [2] [3] [4] [] [6] [] [3] [3] [1 2 3 4 5 6] "
+		mustClose(t, w)
+		w = mustOpen(t, store, textOptions())
+		if after := answers(); after != before {
+			t.Errorf("after replay:\n%s\nwas\n%s", after, before)
+		}
+		ids := ""
+		for line := range strings.Lines(before) {
+			ids += line[:strings.Index(line, "]")+1] + " "
+		}
+		if ids != want {
+			t.Errorf("found %s, want %s", ids, want)
 		}
 		mustClose(t, w)
 	})
