@@ -70,6 +70,11 @@ func (v View) RangeKeys(name string, r index.Range) (iter.Seq2[[]byte, uint32], 
 	return v.m.set.RangeKeys(name, r, v.bound)
 }
 
+// Range is RangeKeys without the keys.
+func (v View) Range(name string, r index.Range) (iter.Seq[uint32], error) {
+	return v.m.set.Range(name, r, v.bound)
+}
+
 // StretchRows is how many rows a stretch has at most that is not all of its batch's.
 const StretchRows = 4096
 

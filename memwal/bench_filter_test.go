@@ -3,6 +3,7 @@ package memwal
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -10,6 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/memwal/memwal-go/index"
+	"github.com/memwal/memwal-go/internal/filter"
+	"github.com/memwal/memwal-go/memtable"
 	"github.com/memwal/memwal-go/objstore"
 )
 
@@ -195,5 +198,64 @@ func BenchmarkFilterScattered(b *testing.B) {
 				})
 			}
 		}
+	}
+}
+
+// BenchmarkFilterPlans reads the same rows by an ordered index, by the key and by a
+// scan, to find where they cost the same: see the thresholds in plan.go.
+//
+//	go test -run '^$' -bench FilterPlans ./memwal
+func BenchmarkFilterPlans(b *testing.B) {
+	byN := []index.Config{index.Ordered{Name: "by_n", Columns: []index.Column{{Name: "n"}}}}
+	for _, t := range []struct {
+		name  string
+		table filterTable
+	}{
+		{"plain", filterTable{rows: 1 << 20, batch: 8192, indexes: byN}},
+		{"keyed", filterTable{rows: 1 << 20, batch: 8192, keyed: true, again: 10, indexes: byN}},
+		{"batches of 20", filterTable{rows: 1 << 20, batch: 20, keyed: true, indexes: byN}},
+	} {
+		b.Run(t.name, func(b *testing.B) {
+			s := t.table.snapshot(b)
+			for _, share := range []int{1000, 250, 100, 64, 32} {
+				f := Lt("n", 1000/share)
+				bench := func(name string, f Filter, read func(views []memtable.View, prog *filter.Program) int64) {
+					prog, err := s.r.bindFilter("scan", f)
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Run(fmt.Sprintf("a %dth by %s", share, name), func(b *testing.B) {
+						scanned(b, s, func(s *Snapshot) (int64, error) { return read(s.views(), prog), nil })
+					})
+				}
+				count := func(runs []run) (n int64) {
+					for _, r := range runs {
+						n += r.n
+					}
+					return n
+				}
+				bench("scan", f, func(views []memtable.View, prog *filter.Program) (n int64) {
+					for some := range inRuns(filtered(b.Context(), prog, scan(0, views)), 8192, false) {
+						n += count(some)
+					}
+					return n
+				})
+				bench("index", f, func(views []memtable.View, prog *filter.Program) int64 {
+					runs, _ := byIndex(b.Context(), s.r.coverages(prog.Bounds(), 1)[0], 0, 1<<30, views)
+					return count(slices.Collect(matching(b.Context(), prog, slices.Values(runs))))
+				})
+				if !t.table.keyed {
+					continue
+				}
+				ids := make([]any, t.table.rows/share)
+				for i := range ids {
+					ids[i] = (i*share + 7*i) % t.table.rows
+				}
+				bench("keys", In("id", ids...), func(views []memtable.View, prog *filter.Program) int64 {
+					runs, _, _ := s.byKeys(1<<40, 0, prog.Bounds(), views)
+					return count(slices.Collect(matching(b.Context(), prog, slices.Values(runs))))
+				})
+			}
+		})
 	}
 }

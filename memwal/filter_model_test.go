@@ -19,6 +19,8 @@ func (m *model) filter(r *rand.Rand, depth int) modelFilter {
 	switch {
 	case depth == 3 && op < 3 && len(m.key) > 0:
 		return m.pinned(r)
+	case depth == 3 && op < 6 && len(m.indexes) > 0:
+		return m.indexed(r)
 	case depth > 0 && op < 5:
 		return m.combined(r, depth)
 	case depth > 0 && op < 6:
@@ -53,6 +55,45 @@ func (m *model) combined(r *rand.Rand, depth int) modelFilter {
 	}}
 }
 
+// indexed says something of the first columns of an index.
+func (m *model) indexed(r *rand.Rand) modelFilter {
+	var parts []modelFilter
+	for _, c := range m.indexes[r.IntN(len(m.indexes))] {
+		switch r.IntN(4) {
+		case 0:
+			name := m.schema.Field(c).Name
+			parts = append(parts, modelFilter{IsNull(name), func(vals []any) int { return 2 * boolInt(vals[c] == nil) }})
+		case 1:
+			a, b := m.value(r, c), m.value(r, c)
+			name := m.schema.Field(c).Name
+			parts = append(parts, modelFilter{Or(Eq(name, a), Eq(name, b)), m.among(c, []any{a, b})})
+		case 2:
+			a := m.value(r, c)
+			parts = append(parts, modelFilter{Eq(m.schema.Field(c).Name, a), m.among(c, []any{a})})
+		default:
+			parts = append(parts, m.condition(r, c))
+		}
+	}
+	if r.IntN(3) == 0 {
+		parts = append(parts, m.filter(r, 2))
+	}
+	return allOf(parts)
+}
+
+func allOf(parts []modelFilter) modelFilter {
+	var fs []Filter
+	for _, p := range parts {
+		fs = append(fs, p.f)
+	}
+	return modelFilter{And(fs...), func(vals []any) int {
+		t := 2
+		for _, p := range parts {
+			t = min(t, p.of(vals))
+		}
+		return t
+	}}
+}
+
 // pinned pins the primary key, and asks for something more at times.
 func (m *model) pinned(r *rand.Rand) modelFilter {
 	var parts []modelFilter
@@ -66,17 +107,7 @@ func (m *model) pinned(r *rand.Rand) modelFilter {
 	if r.IntN(2) == 0 {
 		parts = append(parts, m.filter(r, 2))
 	}
-	var fs []Filter
-	for _, p := range parts {
-		fs = append(fs, p.f)
-	}
-	return modelFilter{And(fs...), func(vals []any) int {
-		t := 2
-		for _, p := range parts {
-			t = min(t, p.of(vals))
-		}
-		return t
-	}}
+	return allOf(parts)
 }
 
 func (m *model) among(c int, list []any) func(vals []any) int {

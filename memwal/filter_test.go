@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/objstore"
@@ -274,7 +275,7 @@ func TestExplain(t *testing.T) {
 			{ScanOptions{Filter: And(Gt("n", 100), Prefix("text", "row"), Not(Gt("n", 120)))},
 				`take 2 live rows of the ordered index "by_n", filter them by (n > 100 and text startsWith "row" and not (n > 120)), and order them by ordinal`},
 			{ScanOptions{Filter: And(Gt("n", 5), Lt("n", 5))}, "read nothing: no row can match (n > 5 and n < 5)"},
-			{ScanOptions{Filter: Or(Eq("id", 5), Eq("id", 6))}, "scan the live ones of 1002 rows in the order of ordinals, filter them by (id == 5 or id == 6)"},
+			{ScanOptions{Filter: Or(Eq("id", 5), Eq("id", 6))}, "look up 2 primary keys, filter them by (id == 5 or id == 6), and order what was found by ordinal"},
 		} {
 			p, err := s.Explain(t.Context(), tt.o)
 			if err != nil || p.String() != tt.want {
@@ -302,6 +303,98 @@ func TestExplain(t *testing.T) {
 		s.Close()
 		if err := second(s.Explain(t.Context(), ScanOptions{})); !errors.Is(err, ErrClosed) {
 			t.Errorf("explain of a closed snapshot: %v", err)
+		}
+	})
+}
+
+// TestExplain_CompositeIndexes has filters that bound several columns of an index, or say
+// something of nulls. Each must give what a scan of all rows gives.
+func TestExplain_CompositeIndexes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), &Options{Indexes: []index.Config{
+			index.Ordered{Name: "by_text_n", Columns: []index.Column{{Name: "text"}, {Name: "n"}}},
+			index.Ordered{Name: "by_n", Columns: []index.Column{{Name: "n"}}},
+		}})
+		// 4,000 rows: text is one of 40, or null in 8 of them; n one of 100, or null.
+		b := array.NewRecordBuilder(memory.DefaultAllocator, testSchema)
+		defer b.Release()
+		for i := range int64(4000) {
+			b.Field(0).(*array.Int64Builder).Append(i)
+			b.Field(1).(*array.StringBuilder).Append(fmt.Sprintf("text %02d", i%40))
+			b.Field(2).(*array.Int64Builder).Append(i / 40)
+			if i%500 == 7 {
+				b.Field(1).(*array.StringBuilder).SetNull(int(i))
+			}
+			if i%1000 == 7 || i == 83 {
+				b.Field(2).(*array.Int64Builder).SetNull(int(i))
+			}
+		}
+		rec := b.NewRecordBatch()
+		defer rec.Release()
+		mustPut(t, w, rec)
+		s := mustSnapshot(t, w.Snapshot)
+		const scan, byN, byText, byBoth = "scan the live ones of", `of the ordered index "by_n",`, `of the ordered index "by_text_n",`, `of the ordered index "by_text_n" on its first 2 columns,`
+		for _, tt := range []struct {
+			f    Filter
+			want string
+		}{
+			{And(Eq("text", "text 05"), Ge("n", 96)), byBoth},
+			{And(Eq("text", "text 05"), Gt("n", 2), Le("n", 7)), byBoth},
+			{And(Eq("text", "text 05"), Lt("n", 4)), byBoth},
+			{And(Eq("text", "text 03"), IsNull("n")), byBoth},
+			{And(IsNull("text"), Eq("n", 12)), byBoth},
+			{And(IsNull("text"), Gt("n", 12)), byBoth},
+			{And(IsNull("text"), Lt("n", 50)), byBoth},
+			{And(IsNull("text"), IsNull("n")), byBoth},
+			{And(In("text", "text 01", "text 02"), In("n", 1, 2, 3)), byBoth},
+			{And(Or(Eq("text", "text 01"), Eq("text", "text 02")), Or(Eq("n", 1), Eq("n", 2))), byBoth},
+			{IsNull("text"), byText},
+			{And(Prefix("text", "text 0"), IsNull("n")), byN},
+			{And(Prefix("text", "text 039"), Gt("id", 7)), byText},
+			{And(Prefix("text", "text 3"), Eq("n", 5)), scan}, // 40 rows by n, more by text
+			{IsNull("n"), byN},
+			{And(IsNull("n"), Eq("n", 5)), byN},
+			{Not(IsNull("n")), scan},
+			{Gt("n", nil), "read nothing"},
+		} {
+			p, err := s.Explain(t.Context(), ScanOptions{Filter: tt.f})
+			if err != nil || !strings.Contains(p.String(), tt.want) {
+				t.Errorf("%v: %v, %v, want %s", tt.f, p, err, tt.want)
+			}
+			for _, from := range []uint64{0, 2000} {
+				sameAsFullScan(t, s, ScanOptions{Filter: tt.f, From: from})
+			}
+		}
+		for _, tt := range []struct {
+			r    index.Range
+			f    Filter
+			want string
+			rows int
+		}{
+			{index.Range{}, And(Eq("text", "text 05"), Ge("n", 96)), "within the bounds of the filter on its first 2 columns", 4},
+			{index.Range{Reverse: true}, And(IsNull("text"), IsNull("n")), "backwards, within the bounds of the filter on its first 2 columns", 4},
+			{index.Range{}, IsNull("text"), `"by_text_n", within the bounds of the filter, filter`, 8},
+			{index.Range{Low: []any{"text 05"}}, IsNull("text"), `"by_text_n", filter`, 0},
+			{index.Range{Low: []any{"text 38"}}, Lt("text", "text 39"), `"by_text_n", within the bounds of the filter, filter`, 100},
+			{index.Range{}, And(In("text", "text 05", "text 09"), Ge("n", 96)), `"by_text_n", within the bounds of the filter, filter`, 8},
+		} {
+			o := ScanOptions{Filter: tt.f}
+			p, err := s.ExplainRange(t.Context(), "by_text_n", tt.r, o)
+			if err != nil || !strings.Contains(p.String(), tt.want) {
+				t.Errorf("range %+v, %v: %v, %v, want %s", tt.r, tt.f, p, err, tt.want)
+			}
+			r, err := s.Range(t.Context(), "by_text_n", tt.r, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for r.Next() {
+				n += int(r.RecordBatch().NumRows())
+			}
+			if r.Err() != nil || n != tt.rows {
+				t.Errorf("range %+v, %v: %d rows, %v, want %d", tt.r, tt.f, n, r.Err(), tt.rows)
+			}
+			r.Release()
 		}
 	})
 }

@@ -74,10 +74,12 @@ func (s *Snapshot) ExplainSearch(ctx context.Context, name string, q query.Query
 	return p, ctx.Err()
 }
 
+// hitsShare is how many hits of a query cost as much to test as one row that an index
+// finds, and that the text index is then asked for.
+const hitsShare = 64
+
 // candidates finds the rows that can pass a filter, if they are few beside the hits of
-// a query. What makes them few is the same as for a scan (Snapshot.plan), as testing
-// a hit costs about as much more than passing a row by as asking the text index for one
-// row costs more than going to its next.
+// a query.
 func (s *Snapshot) candidates(ctx context.Context, hits, from uint64, prog *filter.Program, views []memtable.View) (p SearchPlan, ordinals []uint64, few bool) {
 	p.Access = AccessHits
 	if prog.Never() {
@@ -85,20 +87,17 @@ func (s *Snapshot) candidates(ctx context.Context, hits, from uint64, prog *filt
 		return p, nil, true
 	}
 	bounds := prog.Bounds()
-	runs, keys, ok := s.byKeys(hits, from, bounds, views)
+	most := int(min(hits/hitsShare, mostFound))
+	runs, keys, ok := s.byKeys(most, from, bounds, views)
 	if ok {
 		p.Access, p.Keys = AccessKeys, keys
 	}
-	for _, b := range promising(bounds) {
+	for _, c := range s.r.coverages(bounds, most) {
 		if ok {
 			break
 		}
-		name, err := s.r.spec.OrderedOver(s.r.user.Field(b.Column).Name)
-		if err != nil {
-			continue
-		}
-		if runs, ok = byIndex(ctx, name, b, from, int(min(hits/indexShare, 1<<20)), views); ok {
-			p.Access, p.Ordered = AccessIndex, name
+		if runs, ok = byIndex(ctx, c, from, most, views); ok {
+			p.Access, p.Ordered = AccessIndex, c.index
 		}
 	}
 	if !ok {

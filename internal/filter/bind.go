@@ -53,8 +53,10 @@ type pred struct {
 	lo, hi uint64
 
 	members []constant // of a set, in order, no two equal
-	words   map[uint64]struct{}
+	words   *wordSet
 	texts   map[string]struct{}
+
+	prefix []byte // of an interval that is just this prefix, or nil
 }
 
 // end is an end of an interval.
@@ -202,7 +204,7 @@ func compare(c *column, op Op, k constant, negate bool) *pred {
 // bindPrefix makes an interval: from the prefix up to the first text after all that
 // begin with it.
 func bindPrefix(c *column, k constant, negate bool) *pred {
-	p := &pred{kind: predInterval, col: c, negate: negate, low: end{set: true, constant: k}}
+	p := &pred{kind: predInterval, col: c, negate: negate, low: end{set: true, constant: k}, prefix: k.bytes}
 	after := slices.Clone(k.bytes)
 	for n := len(after); n > 0; n-- {
 		if after[n-1] != 0xff {
@@ -234,10 +236,11 @@ func bindIn(c *column, values []constant, null, negate bool) *pred {
 	}
 	p := &pred{kind: predSet, col: c, negate: negate, members: values}
 	if c.form == formWord {
-		p.words = make(map[uint64]struct{}, len(values))
-		for _, k := range values {
-			p.words[k.word] = struct{}{}
+		words := make([]uint64, len(values))
+		for i, k := range values {
+			words[i] = k.word
 		}
+		p.words = newWordSet(words)
 	} else {
 		p.texts = make(map[string]struct{}, len(values))
 		for _, k := range values {
@@ -326,7 +329,7 @@ func allOf(args []*pred) *pred {
 
 func anyOf(args []*pred) *pred {
 	var out []*pred
-	for _, a := range flatten(predOr, args) {
+	for _, a := range joinPins(flatten(predOr, args)) {
 		switch a.kind {
 		case predAlways:
 			return always
@@ -342,6 +345,52 @@ func anyOf(args []*pred) *pred {
 		return out[0]
 	}
 	return &pred{kind: predOr, args: out}
+}
+
+// joinPins makes one set of all parts that say which values one column may have: so that
+// x = 1 or x = 2 is what x in (1, 2) is, to an index as well.
+func joinPins(args []*pred) []*pred {
+	pins := make(map[int][]constant) // by column
+	for _, a := range args {
+		if k := a.pins(); k != nil {
+			pins[a.col.index] = append(pins[a.col.index], k...)
+		}
+	}
+	var out []*pred
+	for _, a := range args {
+		k := a.pins()
+		if k == nil {
+			out = append(out, a)
+			continue
+		}
+		all, first := pins[a.col.index]
+		if !first {
+			continue // it is in the one before
+		}
+		delete(pins, a.col.index)
+		if len(all) > len(k) {
+			a = bindIn(a.col, all, false, false)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// pins are the values that a leaf allows, or nil if it is none that lists them.
+func (p *pred) pins() []constant {
+	switch {
+	case p.negate:
+	case p.kind == predSet:
+		return p.members
+	case p.kind == predInterval && p.pinned():
+		return []constant{p.low.constant}
+	}
+	return nil
+}
+
+// pinned tells whether an interval has one value.
+func (p *pred) pinned() bool {
+	return p.low.set && p.high.set && !p.low.open && !p.high.open && p.col.compareConstants(p.low.constant, p.high.constant) == 0
 }
 
 func flatten(kind predKind, args []*pred) []*pred {

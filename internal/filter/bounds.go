@@ -1,9 +1,9 @@
 package filter
 
 // Bound is a condition on one column that every match fulfils: it is one of Pins,
-// or, without Pins, in an interval. It is never null. Go values are those that the
+// or, without Pins, in an interval. Go values are those that the
 // filter was built of, so an index over the column takes them (unless they are too
-// long for a key).
+// long for a key). A single nil among Pins is the null of "is null".
 type Bound struct {
 	Column            int   // position in the schema
 	Pins              []any // no two equal
@@ -38,6 +38,8 @@ func (p *Program) Bounds() []Bound {
 			out = append(out, b)
 		case predInterval:
 			out = append(out, q.bound())
+		case predNull:
+			out = append(out, Bound{Column: q.col.index, Pins: []any{nil}})
 		}
 	}
 	return out
@@ -51,7 +53,7 @@ func (p *pred) bound() Bound {
 	if p.high.set {
 		b.High, b.HighOpen = p.high.val, p.high.open
 	}
-	if p.low.set && p.high.set && !p.low.open && !p.high.open && p.col.compareConstants(p.low.constant, p.high.constant) == 0 {
+	if p.pinned() {
 		b = Bound{Column: p.col.index, Pins: []any{p.low.val}}
 	}
 	return b

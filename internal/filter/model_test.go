@@ -472,7 +472,10 @@ func checkBounds(t *testing.T, p *Program, rec arrow.RecordBatch, matches []int)
 	for _, b := range p.Bounds() {
 		name := rec.ColumnName(b.Column)
 		var args []*Expr
-		if b.Pins != nil {
+		switch {
+		case len(b.Pins) == 1 && b.Pins[0] == nil:
+			args = append(args, IsNull(name))
+		case b.Pins != nil:
 			args = append(args, In(name, b.Pins...))
 		}
 		if op := map[bool]Op{false: OpGe, true: OpGt}[b.LowOpen]; b.Low != nil {
