@@ -118,7 +118,9 @@ func (h *frozenHead) append(to []byte) []byte {
 	return to
 }
 
-func appendLenText(to []byte, s string) []byte { return append(le.AppendUint32(to, uint32(len(s))), s...) }
+func appendLenText(to []byte, s string) []byte {
+	return append(le.AppendUint32(to, uint32(len(s))), s...)
+}
 
 func (h *frozenHead) decode(b []byte) error {
 	bad := func(what string) error { return &CorruptError{What: "the description in its footer: " + what} }
