@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -363,4 +364,90 @@ func (w *failingWriter) Write(b []byte) (int, error) {
 		return 0, errGone
 	}
 	return len(b), nil
+}
+
+// TestFrozenWrongStructures: single numbers that only a faulty writer could have written
+// are found where they are read.
+func TestFrozenWrongStructures(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	for range 10 {
+		x.put(textDoc(0, "word"))
+	}
+	b := freeze(t, x.tabs[0].set, "body", identity)
+	f := openFrozen(t, x.spec, "body", FrozenBytes(b), FrozenOptions{})
+	heads := f.file.Section(sectionPostings).Offset  // 1, then 3 nine times, then the places, 1 each
+	block := f.file.Section(sectionEntries).Offset   // 0, 0, 4, "word", 10, 10, 10
+	list := f.file.Section(sectionBlocks).Offset     // the bytes of the block, 0
+	columns := f.file.Section(sectionLengths).Offset // ten times 1
+	if b[heads+1] != 3 || b[block+7] != 10 || b[list] != 10 || b[columns] != 1 {
+		t.Fatal("the object has another form")
+	}
+	for name, c := range map[string]struct {
+		at    int64
+		value byte
+	}{
+		"a slot twice":              {heads + 3, 0<<1 | 1},
+		"a slot beyond the end":     {heads + 3, 50<<1 | 1},
+		"the first slot beyond":     {heads, 60<<1 | 1},
+		"a head too many":           {heads + 3, 1 << 1},
+		"heads cut off":             {heads + 9, 0x80},
+		"places cut off":            {heads + 19, 0x80},
+		"postings beyond the end":   {block + 8, 100},
+		"places beyond the end":     {block + 9, 100},
+		"more rows than there are":  {block + 7, 11},
+		"fewer rows than heads":     {block + 7, 9},
+		"no rows":                   {block + 7, 0},
+		"a base beyond the end":     {block, 100},
+		"shared bytes of nothing":   {block + 1, 1},
+		"a key beyond the block":    {block + 2, 100},
+		"a block beyond the end":    {list, 100},
+		"a block cut off":           {list, 9},
+		"a separator beyond":        {list + 1, 100},
+		"a list that is cut off":    {list + 1, 0x80},
+		"a block without any entry": {list, 0},
+	} {
+		bad := bytes.Clone(b)
+		bad[c.at] = c.value
+		reseal(bad)
+		for _, o := range []FrozenOptions{{}, small} {
+			f := openFrozen(t, x.spec, "body", &ranged{b: bad}, o)
+			hits, err := x.searchParts(query.NewMatchPhraseQuery("word word"), 10, []Part{{Frozen: &FrozenPart{Index: f}}})
+			if !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrInvalid) {
+				hits, err = x.searchParts(query.NewWildcardQuery("w*"), 10, []Part{{Frozen: &FrozenPart{Index: f}}})
+			}
+			if !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: %d hits, %v", name, len(hits), err)
+			}
+		}
+	}
+}
+
+// TestFrozenBlocksAreBounded: a block whose keys have much in common does not become
+// many times as large in memory.
+func TestFrozenBlocksAreBounded(t *testing.T) {
+	block := []byte{0, 0}
+	block = binary.AppendUvarint(block, blockKeys/2)
+	block = append(block, make([]byte, blockKeys/2)...)
+	for range 2 {
+		block = binary.AppendUvarint(block, blockKeys/2)
+		block = append(block, 0)
+	}
+	for n, want := range map[int]bool{len(block) - 3: true, len(block): false} {
+		var b bytes.Buffer
+		w := pagefile.NewWriter(&b)
+		w.Section(sectionEntries)
+		w.Write(block[:n])
+		if _, err := w.Close(nil); err != nil {
+			t.Fatal(err)
+		}
+		file, err := pagefile.Open(t.Context(), FrozenBytes(b.Bytes()), FrozenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &Frozen{file: file}
+		s := file.Section(sectionEntries)
+		if err := new(entries).load(t.Context(), f, blockRef{offset: s.Offset, length: s.Length}, 0); (err == nil) != want || err != nil && !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
 }

@@ -2,11 +2,14 @@ package index
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
 )
 
 // entry is a step of a range.
@@ -181,6 +184,12 @@ func TestFrozenOrderedKeyType(t *testing.T) {
 	}
 	if got := frozenRange(t, openFrozen(t, f.spec, "o", FrozenBytes(b), FrozenOptions{}), Range{}); len(got) != 0 {
 		t.Errorf("an empty one has %v", got)
+	}
+	fields := sc.Fields()
+	fields[3] = field("group", arrow.PrimitiveTypes.Int64, 4, true)
+	wider := mustBind(t, arrow.NewSchema(fields, nil), nil, Ordered{Name: "o", Columns: cols("group")})
+	if _, err := wider.OpenFrozen(t.Context(), "o", FrozenBytes(b), FrozenOptions{}); !errors.Is(err, ErrOtherIndex) {
+		t.Errorf("another type: %v", err)
 	}
 	var again bytes.Buffer
 	if _, err := f.set.Freeze(t.Context(), "o", 0, identity, &again); err != nil || !bytes.Equal(again.Bytes(), b) {

@@ -485,3 +485,38 @@ func TestM02_FrozenBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestFrozenSeeksOverGroups: a seek decodes none of the groups that it passes.
+func TestFrozenSeeksOverGroups(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	var docs []doc
+	for range 5000 {
+		docs = append(docs, textDoc(0, "word"))
+	}
+	x.put(docs...)
+	f := openFrozen(t, x.spec, "body", FrozenBytes(freeze(t, x.tabs[0].set, "body", identity)), FrozenOptions{})
+	term, err := f.search(t.Context()).find([]byte("word"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := term.frozen.postings()
+	if len(p.groups) != 41 {
+		t.Fatalf("%d groups", len(p.groups))
+	}
+	for i := 3; i < 37; i++ {
+		p.groups[i].heads = p.groups[37].heads // nothing is left to decode
+	}
+	if !p.next() || !p.seek(10) || p.slot != 10 || !p.seek(37*groupPostings+5) || p.slot != 37*groupPostings+5 || p.err != nil {
+		t.Errorf("at slot %d: %v", p.slot, p.err)
+	}
+	if p.seek(5000) || p.next() || p.err != nil {
+		t.Errorf("behind the end: slot %d, %v", p.slot, p.err)
+	}
+	p = term.frozen.postings()
+	for i := 3; i < 37; i++ {
+		p.groups[i].heads = p.groups[37].heads
+	}
+	if p.seek(20*groupPostings) || !errors.Is(p.err, ErrCorrupt) {
+		t.Errorf("a seek into the damage: slot %d, %v", p.slot, p.err)
+	}
+}

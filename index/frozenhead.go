@@ -110,15 +110,17 @@ func (h *frozenHead) append(to []byte) []byte {
 	to = le.AppendUint64(to, h.terms)
 	to = le.AppendUint64(to, h.entries)
 	to = le.AppendUint32(to, uint32(len(h.columns)))
-	to = appendText(to, h.analyzer)
+	to = appendLenText(to, h.analyzer)
 	for _, c := range h.columns {
 		to = le.AppendUint32(to, uint32(c.id))
-		to = appendText(appendText(to, c.name), c.typ)
+		to = appendLenText(appendLenText(to, c.name), c.typ)
 	}
 	return to
 }
 
-func appendText(to []byte, s string) []byte { return append(le.AppendUint32(to, uint32(len(s))), s...) }
+func appendLenText(to []byte, s string) []byte {
+	return append(le.AppendUint32(to, uint32(len(s))), s...)
+}
 
 func (h *frozenHead) decode(b []byte) error {
 	bad := func(what string) error { return &CorruptError{What: "the description in its footer: " + what} }
