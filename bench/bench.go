@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memwal"
+	"github.com/memwal/memwal-go/memwal/filtertext"
 )
 
 // prepareBytes of input are ready before the clock starts.
@@ -224,7 +225,15 @@ func (b *bench) makeReaders(o *memwal.Options) error {
 	if err != nil {
 		return err
 	}
-	b.queriers = newQueriers(r, b.c.QueryRate, *text, words)
+	var where *memwal.Filter
+	if b.c.Where != "" {
+		f, err := filtertext.Parse(b.c.Where, b.in.Schema())
+		if err != nil {
+			return usagef("-where: %w", err)
+		}
+		where = &f
+	}
+	b.queriers = newQueriers(r, b.c.QueryRate, *text, words, where)
 	return nil
 }
 
@@ -451,6 +460,9 @@ func (b *bench) describe(o *memwal.Options) []headLine {
 		putters += fmt.Sprintf("; queriers: %d", b.c.Query)
 		if b.c.QueryRate > 0 {
 			putters += fmt.Sprintf(", %v queries/s in all", b.c.QueryRate)
+		}
+		if b.c.Where != "" {
+			putters += ", where " + b.c.Where
 		}
 	}
 	return append(lines,

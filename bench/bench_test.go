@@ -180,6 +180,7 @@ func TestBenchExitCodes(t *testing.T) {
 		{"analyzer", "-store mem:// -rows 10 -index text:text:nope", `there is no analyzer "nope"`, 2},
 		{"same index", "-store mem:// -rows 10 -index text,text:text", "two indexes that are the same", 2},
 		{"query of a list", "-store mem:// -index text:dict -key n -query -input " + writeArrowFile(t, mixedBatch(t, 0, 20)), "-query draws its queries from text of type utf8", 2},
+		{"-where", "-store mem:// -rows 10 -index text -query -where nope==1", `-where: filter text, line 1, column 1: filter: column "nope" is not in the schema`, 2},
 		{"query of nothing", "-store mem:// -index text -query -input " + empty, "-query finds no term in the first 2 rows", 2},
 		{"ordered by what cannot be read", "-store mem:// -index ordered:dec -read 1 -input " + dec, `ranges of column "dec" of type decimal(20, 2): choose another column for -index ordered`, 2},
 		{"key to be read", "-store mem:// -key dec -index pk -read 1 -input " + dec, "dec", 2},

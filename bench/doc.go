@@ -120,6 +120,11 @@
 // from which the query was drawn is among them; scores fall; and one hit, at random, has
 // the terms. A wrong answer ends the run as a lost row does.
 //
+// -where is the filter of all searches, in the syntax of package filtertext, and adds a
+// kind of query: how many rows is it true for? Whether it is true for the row that a
+// query was drawn from, and for a hit, is asked by the key, if there is one; where rows
+// are only added, counts must not fall.
+//
 // -query-compare tells what readers cost the writer, in the same run: the putters take
 // eight turns of an eighth of -duration each, the first and the last of each four
 // without anything beside them. Each ends when its rows are durable. query_compare in
@@ -178,7 +183,7 @@
 //
 // Everything that was acknowledged or shown must be found by every later open, in
 // its place, once, and nothing that was not put; snapshots must show the newest
-// version of each key of exactly their prefix, by scan, range, lookup and count,
+// version of each key of exactly their prefix, by scan, range, search, lookup and count,
 // and a reader what was acknowledged before its refresh began; every error must be one
 // that something of the run explains (go doc ./bench/internal/soak). What is not so
 // ends the soak with exit code 1, and with seed, round and shard. The objects of the

@@ -51,6 +51,7 @@ type config struct {
 	Query        queryFlag // goroutines
 	QueryRate    float64   // queries per second, 0 is unlimited
 	QueryCompare bool
+	Where        string // of the searches; "": all rows
 
 	Soak        time.Duration // 0 is none
 	Seed        uint64
@@ -199,6 +200,7 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 
 	fs.Var(&c.Query, "query", "`N` goroutines that query and check beside the putters: words, phrases and prefixes of the first text index, lookups; -query alone is -query=1")
 	fs.Float64Var(&c.QueryRate, "query-rate", 0, "queries per second of all goroutines of -query together (default: as fast as they can)")
+	fs.StringVar(&c.Where, "where", "", "`filter` of the searches of -query, which then also count the rows that it is true for: 'id >= 1000 and not isNull(text)' (see go doc ./memwal/filtertext)")
 	fs.BoolVar(&c.QueryCompare, "query-compare", false, "putters take turns, each an eighth of -duration, with and without readers beside them: what do readers cost the writer?")
 
 	fs.DurationVar(&c.Soak, "soak", 0, "measure nothing: for so long, have writers and readers use one shard after another, kill, stall, fence and seal them, and check everything")
@@ -262,6 +264,8 @@ func (c *config) validate(visible string) error {
 	check(c.Query == 0 || c.hasIndex(indexText) || err != nil, "-query searches the text index, and -index %s has none: give -index %[1]s,text, or -text COLUMN", c.Index)
 	check(c.QueryRate >= 0 && !math.IsInf(c.QueryRate, 0) && !math.IsNaN(c.QueryRate), "-query-rate is %v, must be 0 for no limit, or a positive number of queries per second", c.QueryRate)
 	check(c.Query > 0 || !c.set["query-rate"], "-query-rate is for -query")
+	check(c.Query > 0 || !c.set["where"], "-where filters what -query searches: it needs -query")
+	check(c.Where != "" || !c.set["where"], "-where is empty, must be a filter such as 'id >= 1000'")
 	check(!c.QueryCompare || c.Query > 0 || c.Read > 0, "-query-compare compares with readers: it needs -query or -read")
 	check(!c.QueryCompare || c.Duration > 0, "-query-compare takes turns of an eighth of -duration: it needs one")
 	check(!c.QueryCompare || !c.Baseline, "-query-compare and -baseline both take turns: give one of them")

@@ -110,6 +110,8 @@ func TestFlagsRejected(t *testing.T) {
 		{"-query 7", `"7"`},
 		{"-text a -query -query-rate -1", "-query-rate is -1"},
 		{"-query-rate 5", "-query-rate is for -query"},
+		{"-where id>5", "-where filters what -query searches: it needs -query"},
+		{"-text a -query -where=", "-where is empty"},
 		{"-query-compare -duration 1s", "it needs -query or -read"},
 		{"-text a -query -query-compare", "turns of an eighth of -duration: it needs one"},
 		{"-text a -query -query-compare -duration 1s -baseline", "both take turns"},

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -36,10 +37,11 @@ const (
 	queryPhrase
 	queryPrefix
 	queryLookup
+	queryCount
 	queryKinds
 )
 
-var queryNames = [queryKinds]string{"rare", "common", "match", "phrase", "prefix", "lookup"}
+var queryNames = [queryKinds]string{"rare", "common", "match", "phrase", "prefix", "lookup", "count"}
 
 // wording is what queries are drawn with: how text becomes terms, and how frequent
 // these are. Immutable.
@@ -194,11 +196,18 @@ type queriers struct {
 	rate     float64
 	index    string
 	words    *wording
+	where    memwal.Filter         // of searches and counts; zero: none
+	filtered bool                  // where is one
+	least    atomic.Int64          // rows that a count has found; fewer must never be there
 	took     [queryKinds]latencies // with a unit of a nanosecond
 }
 
-func newQueriers(r *readers, rate float64, cfg index.Text, w *wording) *queriers {
+// newQueriers returns queriers whose searches and counts have a filter, nil for none.
+func newQueriers(r *readers, rate float64, cfg index.Text, w *wording, where *memwal.Filter) *queriers {
 	q := &queriers{readers: r, rate: rate, index: cfg.Name, words: w}
+	if where != nil {
+		q.where, q.filtered = *where, true
+	}
 	for i := range q.took {
 		q.took[i].unit = time.Nanosecond
 	}
@@ -244,22 +253,29 @@ func (q *queriers) run(ctx context.Context) error {
 	return nil
 }
 
-// asked is a query, which returns what is wrong with the answer, if anything.
+// asked is a query, which returns a check of the answer.
 type asked func(ctx context.Context, s snapshot) (check func() error, err error)
 
 // prepare makes what is to be asked of a kind: text of the one row, the key of the
 // other, which was not looked at just now.
 func (q *queriers) prepare(rng *rand.Rand, kind queryKind, k, other knownRow) (asked, bool) {
-	if kind == queryLookup {
+	switch kind {
+	case queryLookup:
 		return func(ctx context.Context, s snapshot) (func() error, error) {
 			row, err := s.Lookup(ctx, other.key...)
 			return func() error { return q.checkLookup(s, row, other) }, err
 		}, len(q.key) > 0
+	case queryCount:
+		least := q.least.Load()
+		return func(ctx context.Context, s snapshot) (func() error, error) {
+			n, err := s.CountWhere(ctx, q.where)
+			return func() error { return q.checkCount(n, least) }, err
+		}, q.filtered
 	}
 	tq, ok := q.words.draw(rng, kind, q.words.text(k.rec, k.row))
 	return func(ctx context.Context, s snapshot) (func() error, error) {
-		hits, err := s.Hits(ctx, q.index, tq.Query, memwal.SearchOptions{Limit: queryLimit})
-		return func() error { return q.checkHits(rng, hits, tq, k) }, err
+		hits, err := s.Hits(ctx, q.index, tq.Query, memwal.SearchOptions{Filter: q.where, Limit: queryLimit})
+		return func() error { return q.checkHits(ctx, s, rng, hits, tq, k) }, err
 	}, ok
 }
 
@@ -282,21 +298,62 @@ func (q *queriers) one(ctx context.Context, kind queryKind, ask asked, clock tim
 }
 
 // checkHits reports what is wrong with hits of a query that the row k matches.
-func (q *queriers) checkHits(rng *rand.Rand, hits []memwal.Hit, tq textQuery, k knownRow) error {
+func (q *queriers) checkHits(ctx context.Context, s snapshot, rng *rand.Rand, hits []memwal.Hit, tq textQuery, k knownRow) error {
 	if q.unique && len(hits) < queryLimit && !slices.ContainsFunc(hits, func(h memwal.Hit) bool { return q.isRow(h, k) }) {
-		return fmt.Errorf("%w: a search for %s has %d hits, and %s is not among them, though it matches and its put has returned", errDiffers, tq.text, len(hits), q.rowName(k))
+		switch due, err := q.accepts(ctx, s, k.key, false); {
+		case err != nil:
+			return err
+		case due:
+			return fmt.Errorf("%w: a search for %s has %d hits, and %s is not among them, though it matches and its put has returned", errDiffers, tq.text, len(hits), q.rowName(k))
+		}
 	}
 	for i, h := range hits {
 		if i > 0 && !(h.Score <= hits[i-1].Score) {
 			return fmt.Errorf("%w: a search for %s has a hit with a score of %v after one with %v", errDiffers, tq.text, h.Score, hits[i-1].Score)
 		}
 	}
-	if len(hits) > 0 {
-		// One of them: analysing all would take more time than some searches.
-		h := hits[rng.IntN(len(hits))]
-		if text := q.words.text(h.Batch, h.Index); !tq.matches(q.words.terms(text)) {
-			return fmt.Errorf("%w: a search for %s found %q", errDiffers, tq.text, text)
-		}
+	if len(hits) == 0 {
+		return nil
+	}
+	// One of them: analysing all would take more time than some searches.
+	h := hits[rng.IntN(len(hits))]
+	text := q.words.text(h.Batch, h.Index)
+	if !tq.matches(q.words.terms(text)) {
+		return fmt.Errorf("%w: a search for %s found %q", errDiffers, tq.text, text)
+	}
+	switch ok, err := q.accepts(ctx, s, h.Key, true); {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("%w: a search for %s where %v found %q, which is not such a row", errDiffers, tq.text, q.where, text)
+	}
+	return nil
+}
+
+// accepts tells whether the filter is true for the row with a key, as a count of just
+// that row says. Without keys nobody can tell, and unknown is the answer.
+func (q *queriers) accepts(ctx context.Context, s snapshot, key []any, unknown bool) (bool, error) {
+	if !q.filtered {
+		return true, nil
+	}
+	if len(q.key) == 0 {
+		return unknown, nil
+	}
+	all := []memwal.Filter{q.where}
+	for i, col := range q.key {
+		all = append(all, memwal.Eq(q.schema.Field(col).Name, key[i]))
+	}
+	n, err := s.CountWhere(ctx, memwal.And(all...))
+	return n > 0, err
+}
+
+// checkCount reports a count of fewer rows than there were before, where rows are only
+// ever added.
+func (q *queriers) checkCount(n, least int64) error {
+	if q.unique && n < least {
+		return fmt.Errorf("%w: %d rows are %v, though there were %d before", errDiffers, n, q.where, least)
+	}
+	for old := q.least.Load(); n > old && !q.least.CompareAndSwap(old, n); old = q.least.Load() {
 	}
 	return nil
 }
@@ -326,6 +383,7 @@ type queryFigures struct {
 	Phrase   queryMicros `json:"phrase,omitzero"`
 	Prefix   queryMicros `json:"prefix,omitzero"`
 	Lookup   queryMicros `json:"lookup,omitzero"`
+	Count    queryMicros `json:"count,omitzero"` // with -where
 }
 
 // queryMicros are in microseconds, but for Count.
@@ -346,12 +404,12 @@ func (q *queriers) figures() *queryFigures {
 		m[i] = queryMicros{l.count(), us(l.quantile(0.5)), us(l.quantile(0.9)), us(l.quantile(0.99)), us(l.values().Max)}
 		sum += m[i].Count
 	}
-	return &queryFigures{q.n, per(float64(sum), q.clock.elapsed().Seconds()), m[0], m[1], m[2], m[3], m[4], m[5]}
+	return &queryFigures{q.n, per(float64(sum), q.clock.elapsed().Seconds()), m[0], m[1], m[2], m[3], m[4], m[5], m[6]}
 }
 
 // named lists the kinds that were asked.
 func (f *queryFigures) named() []namedQuery {
-	all := []queryMicros{f.Rare, f.Common, f.Match, f.Phrase, f.Prefix, f.Lookup}
+	all := []queryMicros{f.Rare, f.Common, f.Match, f.Phrase, f.Prefix, f.Lookup, f.Count}
 	var list []namedQuery
 	for i, m := range all {
 		if m.Count > 0 {

@@ -172,7 +172,7 @@ func TestQueriersFindWrongAnswers(t *testing.T) {
 				}
 				r.known.add(rec)
 				defer r.known.release()
-				q := newQueriers(r, 0, proseIndex, words)
+				q := newQueriers(r, 0, proseIndex, words, nil)
 				err = q.run(ctx)
 				if tc.name == "the truth" {
 					f := q.figures()
@@ -215,7 +215,7 @@ func TestQueryRate(t *testing.T) {
 	}
 	r.known.add(rec)
 	defer r.known.release()
-	q := newQueriers(r, 200, proseIndex, words)
+	q := newQueriers(r, 200, proseIndex, words, nil)
 	stop := q.beside(t.Context(), func(err error) { t.Error(err) })
 	time.Sleep(300 * time.Millisecond)
 	stop()
@@ -237,6 +237,8 @@ func TestBenchQuery(t *testing.T) {
 		{"all", "-rows 3000 -batch 10 -text body -words 6 -query=2 -interval 1ms -rate 6000", 6},
 		{"keyless, with readers", "-rows 2000 -batch 10 -index ordered,text -words 6 -query -read 1 -interval 1ms -rate 6000", 5},
 		{"flights", "-rows 3000 -batch 10 -input data/flights-200k.parquet -index pk,text:origin:keyword -query -query-rate 2000 -interval 1ms -rate 6000", 4},
+		{"where", "-rows 2000 -batch 10 -index pk,text -words 6 -query -where id>=500 -interval 1ms -rate 6000", 7},
+		{"where, keyless", "-rows 2000 -batch 10 -index text -words 6 -query -where id>=500 -interval 1ms -rate 6000", 6},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, out, errs, f := runBench(t, append(strings.Fields(tc.args), "-store", "mem://")...)
@@ -321,4 +323,89 @@ func TestCostTable(t *testing.T) {
 			t.Errorf("slot %d is row %d of %v", want, row, rec.Column(0))
 		}
 	}
+}
+
+// With a filter, hits are rows that it is true for, all that there are, and counts do not fall.
+func TestQueriersFindWrongFiltering(t *testing.T) {
+	var rows []string
+	for i := range 8 {
+		rows = append(rows, fmt.Sprintf(`{"id":%d,"text":"shared text%d"}`, i, i))
+	}
+	rec := fromJSON(t, proseSchema, rows...)
+	w, err := memwal.Open(t.Context(), objstore.NewMemory(), uuid.New(), proseSchema, &memwal.Options{PrimaryKey: []string{"id"}, Indexes: []index.Config{proseIndex}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close(context.Background())
+	if err := w.Put(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	words, err := newWording(&listSource{[]arrow.RecordBatch{rec}}, proseIndex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := memwal.Ge("id", int64(4))
+	for _, tc := range []struct {
+		name string
+		lie  filterLiar
+		want string
+	}{
+		{"the truth", filterLiar{}, ""},
+		{"no filter", filterLiar{filter: &memwal.Filter{}}, "which is not such a row"},
+		{"another filter", filterLiar{filter: ptr(memwal.Ge("id", int64(6)))}, "is not among them"},
+		{"falling counts", filterLiar{count: -1}, "rows are id >= 4, though there were"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			rounds := 0
+			open := func() (snapshot, error) {
+				if rounds++; rounds == 200 {
+					cancel()
+				}
+				s, err := w.Snapshot()
+				l := tc.lie
+				l.snapshot, l.where, l.count = s, where, int64(rounds)*l.count
+				return &l, err
+			}
+			r, err := newReaders(1, open, &acknowledged{}, proseSchema, []string{"id"}, nil, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.known.add(rec)
+			defer r.known.release()
+			q := newQueriers(r, 0, proseIndex, words, &where)
+			switch err := q.run(ctx); {
+			case tc.want == "" && (err != nil || q.figures().Count.Count < 10 || q.least.Load() != 4):
+				t.Errorf("%v, %+v, at least %d", err, q.figures(), q.least.Load())
+			case tc.want != "" && (!errors.Is(err, errDiffers) || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// filterLiar searches with another filter, and counts with an error.
+type filterLiar struct {
+	snapshot
+	where  memwal.Filter
+	filter *memwal.Filter // nil: that which is asked for
+	count  int64          // added to counts of where
+}
+
+func (l *filterLiar) Hits(ctx context.Context, name string, q query.Query, o memwal.SearchOptions) ([]memwal.Hit, error) {
+	if l.filter != nil {
+		o.Filter = *l.filter
+	}
+	return l.snapshot.Hits(ctx, name, q, o)
+}
+
+func (l *filterLiar) CountWhere(ctx context.Context, f memwal.Filter) (int64, error) {
+	n, err := l.snapshot.CountWhere(ctx, f)
+	if f.String() == l.where.String() {
+		n += l.count
+	}
+	return n, err
 }

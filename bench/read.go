@@ -82,6 +82,7 @@ type snapshot interface {
 	Lookup(ctx context.Context, key ...any) (memwal.Row, error)
 	Range(ctx context.Context, name string, r index.Range, o memwal.ScanOptions) (array.RecordReader, error)
 	Scan(ctx context.Context, o memwal.ScanOptions) (array.RecordReader, error)
+	CountWhere(ctx context.Context, f memwal.Filter) (int64, error)
 	Hits(ctx context.Context, name string, q query.Query, o memwal.SearchOptions) ([]memwal.Hit, error)
 	Bound() uint64
 	Close()

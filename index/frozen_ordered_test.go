@@ -104,7 +104,7 @@ func TestG04_FrozenOrderedAnswersAsTheMemtable(t *testing.T) {
 				whole := openFrozen(t, f.spec, "o", FrozenBytes(b), FrozenOptions{})
 				byRange := openFrozen(t, f.spec, "o", &ranged{b: b}, small)
 				some := 0
-				for range 150 {
+				for range unlessRace(150, 40) {
 					q := Range{Low: orderedBound(r, columns), High: orderedBound(r, columns), LowOpen: r.IntN(2) == 0, HighOpen: r.IntN(2) == 0, Reverse: r.IntN(2) == 0}
 					want := setRange(t, f.set, q, f.set.Applied())
 					some += len(want)
@@ -131,7 +131,7 @@ func TestG04_FrozenOrderedAnswersAsTheMemtable(t *testing.T) {
 // TestFrozenOrderedLeavesOut: rows without a file row are not in it, an early end of a
 // range is one, and nothing but the blocks of a range is read.
 func TestFrozenOrderedLeavesOut(t *testing.T) {
-	sc, recs := int64Batches(t, 200_000, 1000, false)
+	sc, recs := int64Batches(t, 200_000, 20_000, false)
 	f := newFixture(mustBind(t, sc, nil, Ordered{Name: "o", Columns: cols("id")}))
 	for _, rec := range recs {
 		f.apply(t, rec)

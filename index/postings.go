@@ -40,7 +40,6 @@ type term struct {
 
 	// The writer's.
 	class uint8  // of the last block, in blockSizes
-	full  bool   // the last block was made for one posting
 	last  uint32 // slot of the last posting
 	touch int32  // its number among the touched terms of the row, if it is one
 }
@@ -167,7 +166,8 @@ func (t *term) append(slot uint32, once bool, enc []byte) error {
 		delta = uint64(slot)
 	}
 	room := int(blockSizes[t.class])
-	if t.full || used+headBytes(delta)+len(enc) > room {
+	// A block that was made for one large posting has more than its class: it is full.
+	if used+headBytes(delta)+len(enc) > room {
 		delta = uint64(slot)
 		need := headBytes(delta) + len(enc)
 		class := min(t.class+1, uint8(len(blockSizes)-1))
@@ -179,7 +179,7 @@ func (t *term) append(slot uint32, once bool, enc []byte) error {
 		b := t.arena.at(tail)
 		binary.LittleEndian.PutUint32(b, next)
 		binary.LittleEndian.PutUint32(b[4:], uint32(used))
-		t.class, t.full = class, size > int(blockSizes[class])
+		t.class = class
 		tail, used = next, 0
 	}
 	data := t.arena.at(tail)[blockHead:]

@@ -3,9 +3,7 @@ package index
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -208,57 +206,6 @@ func TestParallelApply(t *testing.T) {
 	}
 	for _, bound := range []int{parallelRows, parallelRows + 17, 2 * parallelRows} {
 		checkBound(t, f, m, k, r, bound)
-	}
-}
-
-// TestM02Bytes: what Bytes says is what the heap grows by, within 15 %.
-func TestM02Bytes(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector's own memory is on the heap")
-	}
-	const n = 200_000
-	one := Ordered{Name: "o", Columns: cols("id")}
-	for _, c := range []struct {
-		name    string
-		input   func() (*arrow.Schema, []arrow.RecordBatch)
-		key     []Column
-		configs []Config
-	}{
-		{"key int64", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(t, n, 1000, true) }, cols("id"), nil},
-		{"key text", func() (*arrow.Schema, []arrow.RecordBatch) { return stringBatches(t, n, 1000, "%016x") }, cols("id"), nil},
-		{"ordered random", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(t, n, 1000, true) }, nil, []Config{one}},
-		{"ordered sequential", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(t, n, 1000, false) }, nil, []Config{one}},
-		{"ordered text", func() (*arrow.Schema, []arrow.RecordBatch) { return stringBatches(t, n, 1000, "prefix-%016x") }, nil, []Config{one}},
-		{"ordered, one large batch", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(t, n, n, true) }, nil, []Config{one}},
-		{"small", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(t, 10_000, 20, true) }, cols("id"), []Config{one}},
-		{"both", func() (*arrow.Schema, []arrow.RecordBatch) { return int64Batches(t, n, 1000, true) }, cols("id"), []Config{one}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			sc, recs := c.input()
-			f := newFixture(mustBind(t, sc, c.key, c.configs...))
-			for _, r := range recs {
-				f.rows.add(r)
-			}
-			starts := f.rows.view.Load().starts
-			before := heapInUse()
-			set := f.spec.NewSet(f.rows)
-			for i, r := range recs {
-				if err := set.Apply(r, starts[i]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			heap := heapInUse() - before
-			claimed := set.Bytes()
-			runtime.KeepAlive(set)
-			if off := math.Abs(float64(claimed-heap)) / float64(heap); off > 0.15 {
-				t.Errorf("Bytes = %d, the heap grew by %d: off by %.0f %%", claimed, heap, 100*off)
-			}
-			if c.configs == nil {
-				if per := float64(heap) / n; per > 24 {
-					t.Errorf("%.1f bytes a key", per)
-				}
-			}
-		})
 	}
 }
 

@@ -2,10 +2,10 @@ package index
 
 import (
 	"encoding/binary"
+	"fmt"
+	"math"
 	"sync/atomic"
 	"unsafe"
-
-	"github.com/blevesearch/bleve/v2/analysis"
 )
 
 // text is the full-text index of one memtable: terms with their postings, and how
@@ -24,12 +24,13 @@ type text struct {
 	heap atomic.Int64 // of what the writer fills
 
 	// The writer's.
-	analyzer analysis.Analyzer
+	most     int // terms of a row; tests lower it
+	analyzer writerAnalyzer
 	row      rowTerms
 }
 
 func newText(spec *textSpec, s *Set) *text {
-	t := &text{spec: spec, set: s, analyzer: fastAnalyzer(spec.analyzer)}
+	t := &text{spec: spec, set: s, most: math.MaxInt32, analyzer: newWriterAnalyzer(spec.analyzer)}
 	t.terms.init(s.spec.hashBytes)
 	t.account()
 	return t
@@ -85,6 +86,10 @@ func (t *text) add(col *textColumn, row int, slot uint32) error {
 		s := col.at(i)
 		if s == "" {
 			continue
+		}
+		// No analyzer gives more terms than two a byte.
+		if len(s) > (t.most-int(length))/2 {
+			return fmt.Errorf("a row has a text of more than %d bytes: split it", t.most/2)
 		}
 		// Analyzers change their input.
 		r.input = append(r.input[:0], s...)
@@ -152,6 +157,7 @@ func (t *text) trim() {
 	if t.row.bytes() > scratchMax {
 		t.row = rowTerms{}
 	}
+	t.analyzer.trim()
 }
 
 func (r *rowTerms) bytes() int64 {
@@ -160,7 +166,7 @@ func (r *rowTerms) bytes() int64 {
 }
 
 func (t *text) account() {
-	t.heap.Store(int64(unsafe.Sizeof(*t)) + t.terms.bytes() + t.lengths.heap + t.row.bytes())
+	t.heap.Store(int64(unsafe.Sizeof(*t)) + t.terms.bytes() + t.lengths.heap + t.row.bytes() + t.analyzer.bytes())
 }
 
 func (t *text) bytes() int64 {

@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/blevesearch/bleve/v2/search/query"
 )
 
@@ -330,68 +328,5 @@ func TestTextLongPostings(t *testing.T) {
 	}
 	if got := x.search(query.NewMatchPhraseQuery("rare often often"), 100, 30_000); len(got) != 27 {
 		t.Errorf("%d phrases", len(got))
-	}
-}
-
-// TestM02_TextBytes: what Bytes says is what the heap grows by, within 15 %.
-func TestM02_TextBytes(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector's own memory is on the heap")
-	}
-	for _, c := range []struct {
-		name        string
-		rows, words int
-		vocabulary  int
-		bare        bool
-	}{
-		{"20 words", 50_000, 20, 30_000, false},
-		{"no positions", 50_000, 20, 30_000, true},
-		{"few words", 100_000, 3, 100, false},
-		{"all different", 20_000, 10, 1 << 30, false},
-		{"small", 2_000, 10, 500, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			x := newTextTable(t, false, false, Text{NoPositions: c.bare})
-			r := rand.New(rand.NewPCG(41, 42))
-			f := x.tabs[0]
-			var recs []arrow.RecordBatch
-			for at := 0; at < c.rows; at += 1000 {
-				b := array.NewRecordBuilder(memory.DefaultAllocator, x.spec.Schema())
-				for range 1000 {
-					words := make([]string, c.words)
-					for i := range words {
-						v := r.IntN(c.vocabulary)
-						words[i] = fmt.Sprintf("word%d", v*r.IntN(100)/100)
-					}
-					b.Field(0).(*array.Int64Builder).Append(0)
-					b.Field(1).(*array.StringBuilder).Append(strings.Join(words, " "))
-				}
-				recs = append(recs, b.NewRecordBatch())
-				b.Release()
-			}
-			for _, rec := range recs {
-				f.rows.add(rec)
-			}
-			starts := f.rows.view.Load().starts
-			before := heapInUse()
-			set := f.spec.NewSet(f.rows)
-			for i, rec := range recs {
-				if err := set.Apply(rec, starts[i]); err != nil {
-					t.Fatal(err)
-				}
-			}
-			// The order of the dictionary is made by the first query that needs it.
-			part := Part{Set: set, Bound: set.Applied()}
-			if _, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: query.NewPrefixQuery("word1234"), Limit: 1}, part); err != nil {
-				t.Fatal(err)
-			}
-			heap := heapInUse() - before
-			claimed := set.Bytes()
-			runtime.KeepAlive(set)
-			t.Logf("%.0f bytes a row", float64(heap)/float64(c.rows))
-			if off := math.Abs(float64(claimed-heap)) / float64(heap); off > 0.15 {
-				t.Errorf("Bytes = %d, the heap grew by %d: off by %.0f %%", claimed, heap, 100*off)
-			}
-		})
 	}
 }

@@ -3,6 +3,7 @@ package index
 import (
 	"unicode"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/blevesearch/bleve/v2/analysis"
 	"github.com/blevesearch/bleve/v2/analysis/token/lowercase"
@@ -24,20 +25,25 @@ import (
 // 32 KiB, which would still let such a stemmer take minutes over a batch.
 const MaxTermBytes = 8 << 10
 
-// fastAnalyzer gives what an analyzer gives, for one goroutine. Tokens are valid until
-// the next call.
-func fastAnalyzer(a analysis.Analyzer) analysis.Analyzer {
+// writerAnalyzer gives what bleve's analyzer gives, for one goroutine. Tokens are valid
+// until the next call.
+type writerAnalyzer struct {
+	analysis.Analyzer
+	tokens *tokenStore // of its tokenizer; nil: it is bleve's
+}
+
+func newWriterAnalyzer(a analysis.Analyzer) writerAnalyzer {
 	d, ok := a.(*analysis.DefaultAnalyzer)
 	if !ok {
-		return a
+		return writerAnalyzer{Analyzer: a}
 	}
-	fast := *d
+	fast, tokens := *d, new(tokenStore)
 	switch d.Tokenizer.(type) {
 	case *bleveunicode.UnicodeTokenizer:
-		fast.Tokenizer = new(wordTokenizer)
+		fast.Tokenizer = &wordTokenizer{tokens}
 	case *character.CharacterTokenizer:
 		if isLetters(d.Tokenizer) {
-			fast.Tokenizer = new(letterTokenizer)
+			fast.Tokenizer = &letterTokenizer{tokens}
 		}
 	}
 	fast.TokenFilters = make([]analysis.TokenFilter, len(d.TokenFilters))
@@ -47,7 +53,22 @@ func fastAnalyzer(a analysis.Analyzer) analysis.Analyzer {
 		}
 		fast.TokenFilters[i] = f
 	}
-	return &fast
+	return writerAnalyzer{&fast, tokens}
+}
+
+// bytes is what it keeps for the next text.
+func (w writerAnalyzer) bytes() int64 {
+	if w.tokens == nil {
+		return 0
+	}
+	return w.tokens.bytes()
+}
+
+// trim drops what an unusually long text has left.
+func (w writerAnalyzer) trim() {
+	if w.tokens != nil && len(w.tokens.chunks)*tokenChunk > tokensKept {
+		*w.tokens = tokenStore{}
+	}
 }
 
 // isLetters tells bleve's tokenizer of letters from others of its type, which do not
@@ -68,15 +89,17 @@ type tokenStore struct {
 
 const (
 	tokenChunk = 64
-	// tokensKept is how many tokens are kept for the next text.
+	// tokensKept is how many tokens are kept for the next batch.
 	tokensKept = 16 * tokenChunk
 )
 
 func (s *tokenStore) reset() {
 	s.used, s.stream, s.words = 0, s.stream[:0], 0
-	if len(s.chunks)*tokenChunk > tokensKept {
-		*s = tokenStore{}
-	}
+}
+
+func (s *tokenStore) bytes() int64 {
+	return int64(len(s.chunks))*tokenChunk*int64(unsafe.Sizeof(analysis.Token{})) +
+		int64(cap(s.chunks))*int64(unsafe.Sizeof(s.chunks[0])) + int64(cap(s.stream))*8
 }
 
 func (s *tokenStore) add(text []byte, start, end int, typ analysis.TokenType) {
@@ -99,7 +122,7 @@ func (s *tokenStore) add(text []byte, start, end int, typ analysis.TokenType) {
 // It finds a word itself if letters, or digits, of ASCII alone make it, and what comes
 // behind is ASCII, so that the rules about characters that extend others do not
 // apply. All else it leaves to segment, word by word, which starts anew at each.
-type wordTokenizer struct{ tokenStore }
+type wordTokenizer struct{ *tokenStore }
 
 // Tokenize implements analysis.Tokenizer.
 func (w *wordTokenizer) Tokenize(text []byte) analysis.TokenStream {
@@ -170,10 +193,10 @@ func asciiWord(text []byte, from int, class uint8) (end int, ok bool) {
 		switch next := classes[text[at+1]]; {
 		case next == class && c&joins != 0:
 			at++
-		case next == classOther || next&classMid != 0:
-			return at, true
-		default:
+		case next == classBeyond:
 			return 0, false
+		default:
+			return at, true
 		}
 	}
 }
@@ -217,7 +240,7 @@ var classes = func() (c [256]uint8) {
 
 // letterTokenizer is bleve's "letter": words are runs of letters. It ends at what is
 // not valid UTF-8, and at U+FFFD.
-type letterTokenizer struct{ tokenStore }
+type letterTokenizer struct{ *tokenStore }
 
 // Tokenize implements analysis.Tokenizer.
 func (l *letterTokenizer) Tokenize(text []byte) analysis.TokenStream {

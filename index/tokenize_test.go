@@ -39,7 +39,7 @@ func analyzerPairs(t testing.TB) []analyzerPair {
 	for _, name := range Analyzers() {
 		s := mustBind(t, textSchema(false, false), nil, Text{Name: "body", Column: Column{Name: "body"}, Analyzer: name})
 		a := s.kinds[0].(*textSpec).analyzer
-		out = append(out, analyzerPair{name, a, fastAnalyzer(a)})
+		out = append(out, analyzerPair{name, a, newWriterAnalyzer(a)})
 	}
 	return out
 }

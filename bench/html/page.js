@@ -132,7 +132,7 @@ function decades(lo, hi) {
 }
 
 function draw(c, box) {
-  const hues = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6"];
+  const hues = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7"];
   const scales = { x: { time: false }, left: { range: c.log ? undefined : fromZero } };
   if (c.log) scales.left.distr = 3;
   if (c.right) scales.right = { range: fromZero };

@@ -1,9 +1,10 @@
 // Command ingest is a small ingest service: newline-delimited JSON over HTTP in,
-// Arrow batches to memwal, rows back by key.
+// Arrow batches to memwal, rows back by key or by a search in their messages.
 //
 //	go run ./examples/ingest -store file:///tmp/events
-//	curl -s --data-binary $'{"id":1,"kind":"login","at":"2026-01-02T03:04:05Z"}\n' http://127.0.0.1:8080/events
+//	curl -s --data-binary $'{"id":1,"kind":"login","message":"login failed"}\n' http://127.0.0.1:8080/events
 //	curl -s http://127.0.0.1:8080/events/1
+//	curl -s -G http://127.0.0.1:8080/events --data-urlencode 'q=failed -test' --data-urlencode 'where=kind == "login"'
 //
 // A POST is answered once its rows are durable. SIGINT or SIGTERM stops it
 // gracefully: requests under way are finished, then the writer is closed. When
@@ -70,7 +71,9 @@ func run(ctx context.Context, url, shard, addr string, logger *slog.Logger) (err
 		return err
 	}
 	defer l.Close()
-	w, err := memwal.Open(ctx, store, id, eventSchema, &memwal.Options{PrimaryKey: []string{"id"}, Logger: logger})
+	o := options()
+	o.Logger = logger
+	w, err := memwal.Open(ctx, store, id, eventSchema, o)
 	if err != nil {
 		return err
 	}

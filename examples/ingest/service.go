@@ -17,7 +17,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/blevesearch/bleve/v2/search/query"
+	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memwal"
+	"github.com/memwal/memwal-go/memwal/filtertext"
 )
 
 // eventSchema is what the service takes.
@@ -26,11 +29,24 @@ var eventSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "kind", Type: arrow.BinaryTypes.String, Nullable: true},
 	{Name: "at", Type: arrow.FixedWidthTypes.Timestamp_ms, Nullable: true},
 	{Name: "value", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
+	{Name: "message", Type: arrow.BinaryTypes.String, Nullable: true},
 }, nil)
+
+// options are those of the service's writer.
+func options() *memwal.Options {
+	return &memwal.Options{
+		PrimaryKey: []string{"id"},
+		Indexes:    []index.Config{index.Text{Name: messages, Column: index.Column{Name: "message"}}},
+	}
+}
+
+// messages is the name of the full-text index.
+const messages = "messages"
 
 const (
 	maxBody   = 16 << 20 // bytes of one request
 	batchRows = 1000     // rows of one batch; a request may be several
+	maxHits   = 1000     // of a search
 )
 
 // service serves one writer.
@@ -40,6 +56,7 @@ func newService(w *memwal.Writer) http.Handler {
 	s := &service{w}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /events", s.post)
+	mux.HandleFunc("GET /events", s.search)
 	mux.HandleFunc("GET /events/{id}", s.get)
 	mux.HandleFunc("GET /stats", s.stats)
 	return mux
@@ -184,22 +201,69 @@ func (s *service) get(rw http.ResponseWriter, req *http.Request) {
 		http.Error(rw, row.Presence.String(), http.StatusNotFound)
 		return
 	}
+	answer(rw, document(snap, row))
+}
+
+// search returns the events whose messages match q best, a query string such as
+// login +failed -test, as a list of at most limit (10). With where, they are those
+// that this filter is true for, such as value >= 3 and kind == "login".
+func (s *service) search(rw http.ResponseWriter, req *http.Request) {
+	form := req.URL.Query()
+	var o memwal.SearchOptions
+	if text := form.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxHits {
+			http.Error(rw, fmt.Sprintf("the limit must be a whole number from 1 to %d", maxHits), http.StatusBadRequest)
+			return
+		}
+		o.Limit = n
+	}
+	if text := form.Get("where"); text != "" {
+		var err error
+		if o.Filter, err = filtertext.Parse(text, eventSchema); err != nil {
+			fail(rw, err)
+			return
+		}
+	}
+	snap, err := s.w.Snapshot()
+	if err != nil {
+		fail(rw, err)
+		return
+	}
+	defer snap.Close() // the hits are lent until then
+	hits, err := snap.Hits(req.Context(), messages, query.NewQueryStringQuery(form.Get("q")), o)
+	if err != nil {
+		fail(rw, err)
+		return
+	}
+	docs := []map[string]any{}
+	for _, h := range hits {
+		doc := document(snap, h.Row)
+		doc["_score"] = h.Score
+		docs = append(docs, doc)
+	}
+	answer(rw, docs)
+}
+
+// document is a row as JSON takes it.
+func document(snap *memwal.Snapshot, row memwal.Row) map[string]any {
 	doc := map[string]any{}
 	for i, f := range snap.Schema().Fields() {
 		doc[f.Name] = row.Column(i).GetOneForMarshal(row.Index)
 	}
+	return doc
+}
+
+func answer(rw http.ResponseWriter, v any) {
 	rw.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(rw).Encode(doc); err != nil {
+	if err := json.NewEncoder(rw).Encode(v); err != nil {
 		return // the caller has gone
 	}
 }
 
 // stats returns the writer's figures.
 func (s *service) stats(rw http.ResponseWriter, _ *http.Request) {
-	rw.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(rw).Encode(s.w.Stats()); err != nil {
-		return
-	}
+	answer(rw, s.w.Stats())
 }
 
 // fail translates errors: what the caller did, what passes, what needs a restart.

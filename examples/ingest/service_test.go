@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -21,7 +23,7 @@ func TestService(t *testing.T) {
 	store := objstore.NewMemory()
 	shard := uuid.New()
 	open := func() *memwal.Writer {
-		w, err := memwal.Open(t.Context(), store, shard, eventSchema, &memwal.Options{PrimaryKey: []string{"id"}})
+		w, err := memwal.Open(t.Context(), store, shard, eventSchema, options())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,10 +66,69 @@ func TestService(t *testing.T) {
 	do("GET", "/events/2", "", http.StatusOK, `"kind":"logout"`)
 }
 
+// What was posted is found by its message, at once and with filters.
+func TestServiceSearch(t *testing.T) {
+	w, err := memwal.Open(t.Context(), objstore.NewMemory(), uuid.New(), eventSchema, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	h := newService(w)
+	do := func(method, path, body string, code int) string {
+		t.Helper()
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest(method, path, strings.NewReader(body)))
+		if rec.Code != code {
+			t.Errorf("%s %s: %d %q, want %d", method, path, rec.Code, rec.Body.String(), code)
+		}
+		return rec.Body.String()
+	}
+	do("POST", "/events", `{"id":1,"kind":"login","value":1,"message":"Login failed: wrong password"}
+{"id":2,"kind":"login","value":2,"message":"login of a test user"}
+{"id":3,"kind":"job","value":3,"message":"the nightly job has failed, and failed again"}
+{"id":4,"kind":"job","value":4}`, http.StatusOK)
+	for _, tc := range []struct{ query, want string }{
+		{"q=failed", "[3 1]"},
+		{"q=login+%2Dtest", "[1]"},
+		{"q=%22nightly+job%22", "[3]"},
+		{"q=failed&where=" + url.QueryEscape(`kind == "login"`), "[1]"},
+		{"q=failed+user&limit=1", "[2]"},
+		{"q=nothing", "[]"},
+		{"q=", "[]"},
+	} {
+		var docs []struct {
+			ID    int64   `json:"id"`
+			Score float64 `json:"_score"`
+		}
+		if err := json.Unmarshal([]byte(do("GET", "/events?"+tc.query, "", http.StatusOK)), &docs); err != nil {
+			t.Fatalf("%s: %v", tc.query, err)
+		}
+		ids := []int64{}
+		for _, d := range docs {
+			if ids = append(ids, d.ID); d.Score <= 0 {
+				t.Errorf("%s: score %v", tc.query, d.Score)
+			}
+		}
+		if got := fmt.Sprint(ids); got != tc.want {
+			t.Errorf("%s: found %s, want %s", tc.query, got, tc.want)
+		}
+	}
+	// The newest version of an event is what counts.
+	do("POST", "/events", `{"id":3,"kind":"job","message":"the nightly job is done"}`, http.StatusOK)
+	if got := do("GET", "/events?q=failed", "", http.StatusOK); strings.Contains(got, `"id":3`) {
+		t.Errorf("a message that was replaced is found: %s", got)
+	}
+	for query, want := range map[string]string{"q=%22": "query", "q=a&limit=0": "from 1 to 1000", "q=a&where=nope": `column "nope"`} {
+		if got := do("GET", "/events?"+query, "", http.StatusBadRequest); !strings.Contains(got, want) {
+			t.Errorf("%s: %q", query, got)
+		}
+	}
+}
+
 // A body that is too large is refused at once where its length is told, and
 // otherwise at the limit, with the count of what was stored by then.
 func TestServiceBodyLimit(t *testing.T) {
-	w, err := memwal.Open(t.Context(), objstore.NewMemory(), uuid.New(), eventSchema, &memwal.Options{PrimaryKey: []string{"id"}})
+	w, err := memwal.Open(t.Context(), objstore.NewMemory(), uuid.New(), eventSchema, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +164,7 @@ func TestServiceBodyLimit(t *testing.T) {
 func TestServeEndsWhenFenced(t *testing.T) {
 	store, shard := objstore.NewMemory(), uuid.New()
 	open := func() *memwal.Writer {
-		w, err := memwal.Open(t.Context(), store, shard, eventSchema, &memwal.Options{PrimaryKey: []string{"id"}})
+		w, err := memwal.Open(t.Context(), store, shard, eventSchema, options())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +200,7 @@ func TestRunListensFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	w, err := memwal.Open(t.Context(), store, shard, eventSchema, &memwal.Options{PrimaryKey: []string{"id"}})
+	w, err := memwal.Open(t.Context(), store, shard, eventSchema, options())
 	if err != nil {
 		t.Fatal(err)
 	}

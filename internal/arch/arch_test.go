@@ -42,7 +42,7 @@ var allowed = []struct {
 	{"memwal/simulation", nil}, // tests only
 	{"memwal/fight", nil},      // tests only
 	{"bench/...", []string{"memwal", "memwal/filtertext", "index", "objstore", "objstore/faultstore", "flusher", "internal/miniotest/...", "bench/..."}},
-	{"examples/...", []string{"memwal", "index", "objstore", "examples/..."}},
+	{"examples/...", []string{"memwal", "memwal/filtertext", "index", "objstore", "examples/..."}},
 }
 
 // forbidden lists packages that nobody may import, and why.

@@ -250,6 +250,27 @@ func TestSections(t *testing.T) {
 	}
 }
 
+// TestHeader: an object with right checksums that begins as another one is found by
+// Verify.
+func TestHeader(t *testing.T) {
+	b, _ := object(t, 100)
+	body := int64(le.Uint64(b[len(b)-trailerBytes:]))
+	for _, at := range []int{0, 7, 8, 13} {
+		bad := bytes.Clone(b)
+		bad[at] ^= 1
+		end := len(bad) - trailerBytes
+		le.PutUint32(bad[end-4:], crc32.Checksum(bad[:body], castagnoli))
+		le.PutUint32(bad[end+20:], crc32.Checksum(bad[body:end+20], castagnoli))
+		f, err := Open(t.Context(), Bytes(bad), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("byte %d: %v", at, err)
+		}
+	}
+}
+
 // TestFailingReads: what goes wrong in a read comes out as it is, is not kept, and the
 // next read succeeds.
 func TestFailingReads(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/blevesearch/bleve/v2/search/query"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memwal"
 )
@@ -20,6 +21,7 @@ type snapshot interface {
 	Lookup(ctx context.Context, key ...any) (memwal.Row, error)
 	Range(ctx context.Context, name string, r index.Range, o memwal.ScanOptions) (array.RecordReader, error)
 	Scan(ctx context.Context, o memwal.ScanOptions) (array.RecordReader, error)
+	Hits(ctx context.Context, name string, q query.Query, o memwal.SearchOptions) ([]memwal.Hit, error)
 }
 
 // model is what a snapshot must show.
@@ -92,6 +94,9 @@ func check(ctx context.Context, l *ledger, w workload, s snapshot, deep bool, rn
 	if err := m.checkRange(ctx, s); err != nil {
 		return 0, 0, err
 	}
+	if err := m.checkSearch(ctx, s, rng.Uint64N(words)); err != nil {
+		return 0, 0, err
+	}
 	n, err := s.Count(ctx)
 	if err != nil || n != int64(len(m.live)) {
 		return 0, 0, violated("a snapshot of %d rows counts %d live ones, %v; there must be %d", m.bound, n, err, len(m.live))
@@ -119,6 +124,41 @@ func (m *model) checkRange(ctx context.Context, s snapshot) error {
 	want := slices.Clone(m.live)
 	slices.SortFunc(want, func(a, b placed) int { return cmp.Compare(a.n, b.n) })
 	return m.compare("range", r, want, func(placed) {})
+}
+
+// checkSearch compares the rows that a search for a word finds: all those, and no others,
+// whose newest version has it, by falling score, and by ordinal where scores are equal.
+func (m *model) checkSearch(ctx context.Context, s snapshot, number uint64) error {
+	var want []placed
+	for _, p := range m.live {
+		if _, ok := m.w.text(p.n); ok && m.w.wordOf(p.n) == number {
+			want = append(want, p)
+		}
+	}
+	what := "search for " + word(number)
+	hits, err := s.Hits(ctx, byText, query.NewTermQuery(word(number)), memwal.SearchOptions{Limit: len(m.live) + 1})
+	if err != nil {
+		return violated("%s among %d rows: %v", what, m.bound, err)
+	}
+	for i := 1; i < len(hits); i++ {
+		if a, b := hits[i-1], hits[i]; !(a.Score > b.Score || a.Score == b.Score && a.Ordinal < b.Ordinal) {
+			return violated("%s among %d rows: row %d with a score of %v comes before row %d with %v", what, m.bound, a.Ordinal, a.Score, b.Ordinal, b.Score)
+		}
+	}
+	slices.SortFunc(hits, func(a, b memwal.Hit) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	for i, p := range want {
+		if i == len(hits) || hits[i].Ordinal != p.ordinal {
+			return violated("%s among %d rows: %d rows were found, %d must be; row %d of the history is the first that is wrong", what, m.bound, len(hits), len(want), p.ordinal)
+		}
+		h := hits[i]
+		if n := h.Column(1).(*array.Int64).Value(h.Index); n != p.n {
+			return violated("%s among %d rows: row %d is n=%d, must be n=%d", what, m.bound, p.ordinal, n, p.n)
+		}
+	}
+	if len(hits) > len(want) {
+		return violated("%s among %d rows: row %d was found, and must not be", what, m.bound, hits[len(want)].Ordinal)
+	}
+	return nil
 }
 
 // compare reads r to its end, releases it, and finds the first row that is not the

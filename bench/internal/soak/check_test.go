@@ -3,10 +3,12 @@ package soak
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/blevesearch/bleve/v2/search/query"
 	"github.com/google/uuid"
 	"github.com/memwal/memwal-go/index"
 	"github.com/memwal/memwal-go/memwal"
@@ -85,6 +87,15 @@ type liar struct {
 	scan, byIndex   memwal.ScanOptions
 	from            []any // of a range
 	wrongKey, other any   // a lookup of the first finds the second
+	hits            func([]memwal.Hit) []memwal.Hit
+}
+
+func (l *liar) Hits(ctx context.Context, name string, q query.Query, o memwal.SearchOptions) ([]memwal.Hit, error) {
+	hits, err := l.Snapshot.Hits(ctx, name, q, o)
+	if l.hits != nil {
+		hits = l.hits(hits)
+	}
+	return hits, err
 }
 
 func (l *liar) Bound() uint64 {
@@ -177,5 +188,33 @@ func TestCheckComparesRows(t *testing.T) {
 				t.Errorf("got %v, want a violation with %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// Every part of a search's answer is looked at.
+func TestR08_CheckOfSearches(t *testing.T) {
+	w := workload{seed: 3, keyed: true}
+	var l ledger
+	s := snapshotOf(t, fill(t, &l, w, 2000))
+	for _, tc := range []struct {
+		want string
+		lie  func([]memwal.Hit) []memwal.Hit
+	}{
+		{"", nil},
+		{"rows were found", func(h []memwal.Hit) []memwal.Hit { return h[:len(h)-1] }},
+		{"rows were found", func(h []memwal.Hit) []memwal.Hit { return nil }},
+		{"comes before row", func(h []memwal.Hit) []memwal.Hit { return append(h, h[0]) }},
+		{"comes before row", func(h []memwal.Hit) []memwal.Hit { slices.Reverse(h); return h }},
+		{"must not be", func(h []memwal.Hit) []memwal.Hit {
+			more := h[len(h)-1]
+			more.Score, more.Ordinal = 0, 5000
+			return append(h, more)
+		}},
+		{"must be n=", func(h []memwal.Hit) []memwal.Hit { h[0].Batch, h[0].Index = h[1].Batch, h[1].Index; return h }},
+	} {
+		_, _, err := check(t.Context(), &l, w, &liar{Snapshot: s, hits: tc.lie}, false, rand.New(rand.NewPCG(1, 1)))
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("got %v, want %q", err, tc.want)
+		}
 	}
 }

@@ -34,7 +34,7 @@
 //   - Nothing is acknowledged after a failure of the writer, beyond a later
 //     writer's base, or of what was put after SealShard had returned.
 //   - Each snapshot is the newest version of each key of exactly that prefix, by
-//     scan, range, lookup and count, and is the same when it is asked again.
+//     scan, range, search, lookup and count, and is the same when it is asked again.
 //   - A reader shows what was acknowledged before its refresh began.
 //   - An error is one that something of the round explains: ErrFenced needs a
 //     rival claim, ErrSealed a seal, a timeout a stall or an injected fault.

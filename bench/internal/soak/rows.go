@@ -13,6 +13,8 @@ const (
 	hotKeys   = 64 // keys that rows of all incarnations share; they are negative
 	kindBlock = 8  // rows in a row that are all puts or all deletes
 	byN       = "by_n"
+	byText    = "by_text"
+	words     = 16 // that texts have one of
 )
 
 var (
@@ -22,7 +24,7 @@ var (
 		{Name: "text", Type: arrow.BinaryTypes.String, Nullable: true},
 	}, nil)
 	keySchema = arrow.NewSchema(tableSchema.Fields()[:1], nil)
-	indexes   = []index.Config{index.Ordered{Name: byN, Columns: []index.Column{{Name: "n"}}}}
+	indexes   = []index.Config{index.Ordered{Name: byN, Columns: []index.Column{{Name: "n"}}}, index.Text{Name: byText, Column: index.Column{Name: "text"}}}
 )
 
 // workload computes the rows of a round.
@@ -69,8 +71,13 @@ func (w workload) text(n int64) (s string, ok bool) {
 	for range h >> 8 % 6 {
 		s += s[:len(s)/2]
 	}
-	return s, true
+	return s + " " + word(w.wordOf(n)), true
 }
+
+// wordOf is the number of the word of a text that is not null.
+func (w workload) wordOf(n int64) uint64 { return mix(w.seed, uint64(n), 3) >> 16 % words }
+
+func word(i uint64) string { return "word" + strconv.FormatUint(i, 10) }
 
 // batch makes a batch of at most most rows of an incarnation, from seq on: all
 // puts, or all keys to be deleted. The caller releases it.
