@@ -41,6 +41,7 @@ func TestQ02_FilterAfterDeduplication(t *testing.T) {
 				mustPut(t, w, seq(t, 100, 2000)) // so that an index is worth it
 				check := func() {
 					s := mustSnapshot(t, w.Snapshot)
+					var served [AccessIndex + 1]int
 					for _, tt := range []struct {
 						f    Filter
 						want []testRow
@@ -55,6 +56,14 @@ func TestQ02_FilterAfterDeduplication(t *testing.T) {
 						{Not(Ge("id", 100)), []testRow{{1, "new", 20}, {3, "new", 10}}},
 					} {
 						checkFiltered(t, s, tt.f, tt.want)
+						p, err := s.Explain(t.Context(), ScanOptions{Filter: tt.f})
+						if err != nil {
+							t.Fatal(err)
+						}
+						served[p.Access]++
+					}
+					if served[AccessScan] == 0 || served[AccessKeys] == 0 || served[AccessIndex] == 0 {
+						t.Errorf("not every way to serve a scan was tried: %v", served)
 					}
 				}
 				check()
@@ -269,6 +278,9 @@ func TestExplain(t *testing.T) {
 			{ScanOptions{Filter: Eq("text", "row 7")}, `scan the live ones of 1002 rows in the order of ordinals, filter them by text == "row 7"`},
 			{ScanOptions{Filter: Eq("id", 5)}, "look up 1 primary keys, filter them by id == 5, and order what was found by ordinal"},
 			{ScanOptions{Filter: And(In("id", 5, 7, 5), Gt("n", 0))}, "look up 2 primary keys, filter them by (id in [5, 7, 5] and n > 0), and order what was found by ordinal"},
+			{ScanOptions{Filter: In("id", 5, 7, 2000), From: 1000}, "look up 3 primary keys, filter them by id in [5, 7, 2000], and order what was found by ordinal"},
+			{ScanOptions{Filter: In("id", 7, 9), From: 8}, "look up 2 primary keys, filter them by id in [7, 9], and order what was found by ordinal"},
+			{ScanOptions{Filter: Le("n", 50), From: 4}, `take 2 live rows of the ordered index "by_n", filter them by n <= 50, and order them by ordinal`},
 			{ScanOptions{Filter: Gt("id", 5)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by id > 5"},
 			{ScanOptions{Filter: Le("n", 50)}, `take 6 live rows of the ordered index "by_n", filter them by n <= 50, and order them by ordinal`},
 			{ScanOptions{Filter: Lt("n", 5000)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by n < 5000"},

@@ -3,13 +3,17 @@ package filter
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/decimal256"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/memwal/memwal-go/internal/keys"
@@ -264,6 +268,8 @@ func TestBounds(t *testing.T) {
 		{Not(IsNull("s")), "[]"},
 		{Not(Or(Compare(OpLt, "i8", 1), IsNull("s"), Compare(OpNe, "b", true))), "[0:[1,<nil>] 5:[true]]"},
 		{And(Prefix("s", "ab"), And(Not(In("i8", 1, 2)))), "[4:[ab,[97 99])]"},
+		{And(Compare(OpGe, "s", "b"), Compare(OpLe, "s", "a")), "never"},
+		{And(Compare(OpGe, "s", "b"), Compare(OpLt, "s", "b")), "never"},
 		{Prefix("s", "\xff\xff"), "[4:[\xff\xff,<nil>]]"},
 		{Not(In("i8", 1, nil)), "never"},
 		{Compare(OpGt, "i8", 127), "never"},
@@ -287,6 +293,89 @@ func TestBounds(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.e, got, tt.want)
+		}
+	}
+}
+
+// TestValues_OfOtherScalesAndUnits compares columns with values that are written in another
+// scale or unit than theirs.
+func TestValues_OfOtherScalesAndUnits(t *testing.T) {
+	at := time.Date(2024, 1, 2, 3, 4, 5, 0, time.UTC)
+	day := time.Date(2024, 1, 2, 0, 0, 0, 0, time.FixedZone("", 3600))
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "d2", Type: &arrow.Decimal128Type{Precision: 9, Scale: 2}}, {Name: "d0", Type: &arrow.Decimal64Type{Precision: 9}}, {Name: "dm1", Type: &arrow.Decimal256Type{Precision: 9, Scale: -1}},
+		{Name: "s", Type: &arrow.TimestampType{Unit: arrow.Second}}, {Name: "ms", Type: &arrow.TimestampType{Unit: arrow.Millisecond}},
+		{Name: "us", Type: &arrow.TimestampType{Unit: arrow.Microsecond}}, {Name: "ns", Type: &arrow.TimestampType{Unit: arrow.Nanosecond, TimeZone: "Europe/Brussels"}},
+		{Name: "date", Type: arrow.FixedWidthTypes.Date32}, {Name: "date64", Type: arrow.FixedWidthTypes.Date64},
+		{Name: "t_s", Type: arrow.FixedWidthTypes.Time32s}, {Name: "t_ns", Type: arrow.FixedWidthTypes.Time64ns},
+		{Name: "dur_ms", Type: arrow.FixedWidthTypes.Duration_ms}, {Name: "dur_us", Type: arrow.FixedWidthTypes.Duration_us},
+	}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	for i, v := range []string{"12.50", "120", "120", "2024-01-02T03:04:05", "2024-01-02T03:04:05", "2024-01-02T03:04:05", at.Format(time.RFC3339), "2024-01-02", "2024-01-02", "00:01:30", "00:01:30"} {
+		if i == 2 {
+			b.Field(i).(*array.Decimal256Builder).Append(decimal256.FromI64(12))
+		} else if err := b.Field(i).AppendValueFromString(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Field(11).(*array.DurationBuilder).Append(90_000)
+	b.Field(12).(*array.DurationBuilder).Append(90_000_000)
+	rec := b.NewRecordBatch()
+	defer rec.Release()
+	for _, tt := range []struct {
+		column              string
+		below, equal, above []any
+	}{
+		{"d2", []any{12, "12.4", "12.49"}, []any{"12.5", "12.50", "12.500"}, []any{13, "12.6", "12.51"}},
+		{"d0", []any{12, "119.0"}, []any{120, "120.0"}, []any{1200, "121"}},
+		{"dm1", []any{10, "110"}, []any{120, "120.00"}, []any{1200, 130}},
+		{"s", []any{at.Add(-time.Second)}, []any{at, at.In(time.FixedZone("", 7200))}, []any{at.Add(time.Second)}},
+		{"ms", []any{at.Add(-time.Millisecond)}, []any{at}, []any{at.Add(time.Millisecond)}},
+		{"us", []any{at.Add(-time.Microsecond)}, []any{at}, []any{at.Add(time.Microsecond)}},
+		{"ns", []any{at.Add(-1)}, []any{at}, []any{at.Add(1)}},
+		{"date", []any{day.AddDate(0, 0, -1)}, []any{day}, []any{day.AddDate(0, 0, 1)}},
+		{"date64", []any{day.AddDate(0, 0, -1)}, []any{day}, []any{day.AddDate(0, 0, 1)}},
+		{"t_s", []any{89 * time.Second}, []any{90 * time.Second}, []any{91 * time.Second}},
+		{"t_ns", []any{90*time.Second - 1}, []any{90 * time.Second}, []any{90*time.Second + 1}},
+		{"dur_ms", []any{90*time.Second - time.Millisecond}, []any{90 * time.Second}, []any{90*time.Second + time.Millisecond}},
+		{"dur_us", []any{90*time.Second - time.Microsecond}, []any{90 * time.Second}, []any{90*time.Second + time.Microsecond}},
+	} {
+		for i, values := range [][]any{tt.below, tt.equal, tt.above} {
+			for _, v := range values {
+				for op, want := range map[Op][3]bool{OpGt: {true, false, false}, OpEq: {false, true, false}, OpLt: {false, false, true}} {
+					p, err := Bind(schema, Compare(op, tt.column, v))
+					if err != nil {
+						t.Errorf("%s %v %v: %v", tt.column, op, v, err)
+						continue
+					}
+					if got := p.NewEvaluator().Matches(rec, 0); got != want[i] {
+						t.Errorf("%s %v %v: %v", tt.column, op, v, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestWordSet compares sets of words with maps: close together and far apart, and among
+// them the word that free cells hold.
+func TestWordSet(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		span := []uint64{1, 64, bitmapSpan - 1, bitmapSpan, 1 << 40, math.MaxUint64}[r.IntN(6)]
+		low := r.Uint64N(math.MaxUint64 - span + 1)
+		member := map[uint64]bool{low: true, low + span: true}
+		for range r.IntN(300) {
+			member[low+r.Uint64N(max(span, 1))] = true
+		}
+		s := newWordSet(slices.Sorted(maps.Keys(member)))
+		for w := range member {
+			for _, w := range []uint64{w, w + 1, w - 1, r.Uint64()} {
+				if s.has(w) != member[w] {
+					t.Fatalf("seed %d: %d of %d words from %d to %d: %v", seed, w, len(member), low, low+span, s.has(w))
+				}
+			}
 		}
 	}
 }
