@@ -406,3 +406,34 @@ func TestLeadCoversColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestLiveBits compares bits with Live, for every place of a stretch beside a chunk's end.
+func TestLiveBits(t *testing.T) {
+	x := newTextTable(t, true, false, Text{})
+	const rows = chunkRows + 300
+	for at := 0; at < rows; at += 100 {
+		docs := make([]doc, 100)
+		for i := range docs {
+			docs[i] = doc{id: int64((at + i) * 7 % 3000), dead: (at+i)%11 == 0}
+		}
+		x.put(docs...)
+	}
+	set := x.tabs[0].set
+	for _, bound := range []uint32{rows, rows - 150, chunkRows + 1} {
+		for first := uint32(chunkRows - 130); first < min(chunkRows+2, bound); first++ {
+			for _, n := range []uint32{1, 63, 64, 65, 130, 200} {
+				if first+n > bound {
+					continue
+				}
+				w := make([]uint64, (n+63)/64)
+				set.LiveBits(w, first, n, bound)
+				for i := range uint32(len(w) * 64) {
+					want := i < n && set.Live(first+i, bound)
+					if got := w[i/64]>>(i%64)&1 != 0; got != want {
+						t.Fatalf("slot %d of %d from %d, bound %d: live is %v", first+i, n, first, bound, got)
+					}
+				}
+			}
+		}
+	}
+}

@@ -34,7 +34,9 @@ func (w *Writer) Snapshot() (*Snapshot, error) {
 
 // IndexedSnapshot returns a view of the rows that are indexed now, durable or
 // not. It is for the program that writes: to read what it has just written
-// without waiting for the log. What it shows may be gone after a crash.
+// without waiting for the log. What it shows may be gone after a crash. PutAsync
+// returns before its rows are indexed, some microseconds or milliseconds later:
+// Ticket.WaitIndexed waits for that.
 func (w *Writer) IndexedSnapshot() (*Snapshot, error) {
 	defer runtime.KeepAlive(w)
 	return w.c.snapshot(memtable.LevelIndexed)

@@ -42,6 +42,13 @@ func (t *Ticket) WaitDurable(ctx context.Context) error {
 	return t.outcome(t.w.c.cursors.Register(memtable.LevelDurable, t.end).Wait(ctx))
 }
 
+// WaitIndexed returns nil once the rows are indexed, durable or not: an
+// IndexedSnapshot taken from then on has them. With WALOnly nothing is indexed, and it
+// waits for the log alone. Errors are as for Wait.
+func (t *Ticket) WaitIndexed(ctx context.Context) error {
+	return t.outcome(t.w.c.cursors.Register(memtable.LevelIndexed, t.end).Wait(ctx))
+}
+
 func (t *Ticket) outcome(err error) error {
 	if err == nil {
 		return nil

@@ -376,8 +376,9 @@ func TestV17_WriterReadsWhatItHasIndexed(t *testing.T) {
 				t.Fatalf("step %d reads %v", i, next)
 			}
 			next.n++
-			mustPutAsync(t, w, batchOf(t, next))
-			synctest.Wait() // for the indexes, which takes no time
+			if err := mustPutAsync(t, w, batchOf(t, next)).WaitIndexed(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			checkRead(t, mustSnapshot(t, w.IndexedSnapshot), next)
 		}
 		if took := time.Since(start); took != 0 {

@@ -9,7 +9,7 @@ import (
 
 // ErrInvalid is the category of every error of this package: something that the
 // caller gave cannot be a key.
-var ErrInvalid = errors.New("invalid key")
+var ErrInvalid = errors.New("invalid")
 
 // TypeError reports a column whose type has no total order that keys could use.
 type TypeError struct {
