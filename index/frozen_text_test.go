@@ -520,3 +520,71 @@ func TestFrozenSeeksOverGroups(t *testing.T) {
 		t.Errorf("a seek into the damage: slot %d, %v", p.slot, p.err)
 	}
 }
+
+// blockEnds are the last keys of the blocks of a frozen index.
+func blockEnds(t testing.TB, f *Frozen, each int) (last []string) {
+	t.Helper()
+	x, err := f.index(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := entries{each: each}
+	for _, ref := range x.refs {
+		if err := e.load(t.Context(), f, ref, 0); err != nil {
+			t.Fatal(err)
+		}
+		last = append(last, string(e.key(e.len()-1)))
+	}
+	return last
+}
+
+// TestFrozenTextRangesBetweenBlocks: a range of terms that begins between the last term of
+// a block and the first one of the next has that first one, and all that follow.
+func TestFrozenTextRangesBetweenBlocks(t *testing.T) {
+	x := newTextTable(t, false, false, Text{Analyzer: "keyword"})
+	r := rand.New(rand.NewPCG(151, 152))
+	var words []string
+	for i := range 200 {
+		// Blocks of two to some ten terms.
+		w := fmt.Sprintf("%03d", i) + strings.Repeat(pick(r, "a", "z"), pick(r, 1, 80, 500))
+		words = append(words, w)
+		x.put(textDoc(0, w))
+	}
+	for _, o := range []FrozenOptions{{}, small} {
+		parts := x.frozenParts(1, o)
+		f := parts[0].Frozen.Index
+		ends := blockEnds(t, f, termNumbers)
+		if len(ends) < 20 || len(ends) > len(words)/2 {
+			t.Fatalf("%d blocks of %d terms", len(ends), len(words))
+		}
+		for i, end := range ends {
+			for _, from := range []string{end, end + "\x00", end + "zz"} {
+				start, _ := slices.BinarySearch(words, from)
+				l, err := f.search(t.Context()).termsFrom(from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range words[start:] {
+					if got, ok := l.word(); !ok || got != want {
+						t.Fatalf("from just above block %d: %.10q, want %.10q", i, got, want)
+					}
+					if err := l.next(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got, ok := l.word(); ok {
+					t.Fatalf("from block %d: %.10q behind the last term", i, got)
+				}
+				yes := true
+				q := query.NewTermRangeInclusiveQuery(from, ends[min(i+3, len(ends)-1)], &yes, &yes)
+				hits, err := x.searchParts(q, 1000, parts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := same(hits, x.search(q, 1000, uint64(len(words))), 1e-9); err != nil {
+					t.Errorf("from just above block %d: %v", i, err)
+				}
+			}
+		}
+	}
+}

@@ -168,7 +168,10 @@ func (s *frozenSearch) termsFrom(text string) (termList, error) {
 	if err := l.load(); err != nil {
 		return nil, err
 	}
-	for i, _ := l.e.search(key); l.i < i; {
+	// Behind the last term of the block comes the first one of the next: next goes there,
+	// and begins to count anew.
+	i, _ := l.e.search(key)
+	for range i {
 		if err := l.next(); err != nil {
 			return nil, err
 		}
