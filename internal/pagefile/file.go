@@ -133,7 +133,8 @@ func (f *File) read(ctx context.Context, offset, length int64) ([]byte, error) {
 	return b, nil
 }
 
-// trailer reads the last bytes of the object, and returns where the footer begins.
+// trailer reads the last bytes of the object, and returns where the footer begins. They
+// are not checked yet, but no longer footer than can be is read on their word.
 func (f *File) trailer(b []byte) (footer int64, err error) {
 	at := f.size - trailerBytes
 	if [8]byte(b[24:]) != magic {
@@ -149,6 +150,10 @@ func (f *File) trailer(b []byte) (footer int64, err error) {
 	if body < headerBytes || body > uint64(at)-8 {
 		return 0, f.corrupt(at, "its footer has no place")
 	}
+	least := 8 + 4*pages(int64(body))
+	if n := at - int64(body); n < least || n > least+maxSections*sectionBytes+maxMeta {
+		return 0, f.corrupt(at, fmt.Sprintf("its footer of %d bytes has no place", n))
+	}
 	return int64(body), nil
 }
 
@@ -161,7 +166,7 @@ func (f *File) footer(b []byte) error {
 	}
 	n, meta := int64(le.Uint32(b)), int64(le.Uint32(b[4:]))
 	b = b[8 : len(b)-trailerBytes]
-	if n > maxSections || n*sectionBytes+meta+4*pages(f.body) != int64(len(b)) {
+	if n > maxSections || meta > maxMeta || n*sectionBytes+meta+4*pages(f.body) != int64(len(b)) {
 		return f.corrupt(f.body, "the footer's length is wrong")
 	}
 	f.sections = make(map[uint32]Section, n)

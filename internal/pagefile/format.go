@@ -23,6 +23,9 @@ const (
 
 	// maxSections bounds what a reader takes: there are as many as the writer's code has.
 	maxSections = 64
+	// maxMeta bounds what an object is closed with, and so what Open reads: a thousand times
+	// what a description of a few columns takes.
+	maxMeta = 1 << 20
 )
 
 var (

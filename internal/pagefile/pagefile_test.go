@@ -123,6 +123,67 @@ func TestLongFooter(t *testing.T) {
 	}
 }
 
+// TestWrongPlaceOfTheFooter: the trailer says where the footer begins, and is only checked
+// with it. A flipped bit there does not make Open read the whole object, which is of any
+// size.
+func TestWrongPlaceOfTheFooter(t *testing.T) {
+	b, _ := object(t, 70*PageBytes)
+	at := len(b) - trailerBytes
+	far := 0
+	for bit := range 64 {
+		bad := bytes.Clone(b)
+		bad[at+bit/8] ^= 1 << (bit % 8)
+		src := ranges(bad)
+		if _, err := Open(t.Context(), src, large); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("bit %d: %v", bit, err)
+		}
+		read := int64(0)
+		for _, n := range src.lengths {
+			read += n
+		}
+		if le.Uint64(bad[at:]) < uint64(len(b))/2 {
+			far++
+			if read > tailBytes {
+				t.Errorf("bit %d: %d bytes of %d are read", bit, read, len(b))
+			}
+		}
+		if most := int64(tailBytes + 8 + maxSections*sectionBytes + maxMeta + 4*71); read > most {
+			t.Errorf("bit %d: %d bytes are read, more than the %d of the longest footer", bit, read, most)
+		}
+	}
+	if far == 0 {
+		t.Error("no bit was far off")
+	}
+}
+
+// TestLongestMeta: what is written with Close is as long as a reader takes, and no longer.
+func TestLongestMeta(t *testing.T) {
+	for n, ok := range map[int]bool{maxMeta: true, maxMeta + 1: false} {
+		var buf bytes.Buffer
+		w := NewWriter(&buf)
+		for id := range uint32(maxSections) {
+			w.Section(id)
+		}
+		w.Write(make([]byte, 10*PageBytes))
+		meta := make([]byte, n)
+		if _, err := w.Close(meta); (err == nil) != ok {
+			t.Errorf("%d bytes: %v", n, err)
+		} else if !ok {
+			continue
+		}
+		if f, err := Open(t.Context(), ranges(buf.Bytes()), large); err != nil || len(f.Meta()) != n {
+			t.Errorf("%d bytes do not open: %v", n, err)
+		}
+	}
+	w := NewWriter(io.Discard)
+	for id := range uint32(maxSections + 1) {
+		w.Section(id)
+	}
+	if _, err := w.Close(nil); err == nil {
+		t.Error("more sections than a reader takes")
+	}
+}
+
 // A small object takes one read, a large one one read for its end, and one for pages
 // that lie side by side; what was read stays, within its bound.
 func TestReads(t *testing.T) {
