@@ -225,7 +225,8 @@ func (f *Frozen) Bytes() int64 {
 	return n
 }
 
-// Verify reads the whole object and checks every byte of it against the checksums.
+// Verify reads the whole object from its source, also one that is held in memory, and
+// checks every byte of it against the checksums. It says nothing of what the bytes mean.
 func (f *Frozen) Verify(ctx context.Context) error {
 	if err := f.file.Verify(ctx); err != nil {
 		return fmt.Errorf("verify the frozen %s: %w", place(f.name, ""), err)

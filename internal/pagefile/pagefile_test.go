@@ -194,7 +194,7 @@ func TestReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, f, content)
-	if len(src.lengths) != 2 || f.Bytes() < int64(len(b)) { // one by Verify, of the footer
+	if len(src.lengths) != 1+4 || f.Bytes() < int64(len(b)) { // four by Verify
 		t.Errorf("small: %d reads, %d bytes held", len(src.lengths), f.Bytes())
 	}
 
@@ -387,6 +387,49 @@ func TestDamageAhead(t *testing.T) {
 		if (page == 5) != errors.Is(err, ErrCorrupt) {
 			t.Errorf("page %d: %v", page, err)
 		}
+	}
+}
+
+// TestVerifyReadsTheSource: what changes after an object was opened, whichever byte, is
+// found by Verify, also where a small object is kept in memory; and so is what was read
+// wrong then of one that is intact.
+func TestVerifyReadsTheSource(t *testing.T) {
+	b, content := object(t, 3*PageBytes)
+	for name, o := range map[string]Options{"in memory": {}, "by ranges": large} {
+		src := ranges(bytes.Clone(b))
+		f, err := Open(t.Context(), src, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, f, content)
+		for at := 0; at < len(b); at += 1 + rand.IntN(PageBytes/8) {
+			src.b[at] ^= 1
+			if err := f.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s, byte %d: %v", name, at, err)
+			}
+			src.b[at] ^= 1
+		}
+		for at := len(b) - trailerBytes; at < len(b); at++ {
+			src.b[at] ^= 1
+			if err := f.Verify(t.Context()); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+				t.Errorf("%s, byte %d: %v", name, at, err)
+			}
+			src.b[at] ^= 1
+		}
+		if err := f.Verify(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	src := ranges(bytes.Clone(b))
+	src.b[PageBytes] ^= 1
+	f, err := Open(t.Context(), src, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.b[PageBytes] ^= 1
+	if err := f.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("damage in memory: %v", err)
 	}
 }
 
