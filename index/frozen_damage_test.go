@@ -451,3 +451,28 @@ func TestFrozenBlocksAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestFrozenReservedBytes: flags and bytes of the description that this version does not
+// know are refused, since what they change of the meaning is not known.
+func TestFrozenReservedBytes(t *testing.T) {
+	spec, objects := smallObjects(t)
+	for name, b := range objects {
+		at := bytes.LastIndex(b, openFrozen(t, spec, name, FrozenBytes(b), FrozenOptions{}).file.Meta())
+		if at < 0 {
+			t.Fatal("the description is not there")
+		}
+		for byt := 4; byt < 8; byt++ {
+			for bit := range 8 {
+				if byt == 4 && bit == 0 {
+					continue // positions
+				}
+				bad := bytes.Clone(b)
+				bad[at+byt] ^= 1 << bit
+				reseal(bad)
+				if _, err := spec.OpenFrozen(t.Context(), name, FrozenBytes(bad), FrozenOptions{}); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("%s: bit %d of byte %d: %v", name, bit, byt, err)
+				}
+			}
+		}
+	}
+}
