@@ -103,6 +103,12 @@ type FrozenPart struct {
 // in the file that the rows are written to; a row that has none is left out of the index.
 // It is called once for each live slot, in their order.
 //
+// Beyond the index it takes memory for: a bit for each slot; the file rows, 4 bytes each,
+// until they are written; the list of blocks, part of one key for each kibibyte of keys; and
+// of a text index the dictionary, as it is written, and the postings of one term. These grow
+// by being copied, so that a few times as much is held for moments. What is written is not
+// kept but for a page of 64 KiB.
+//
 // Searches, other freezes and, above the bound, Apply may run beside it. What was written
 // when it fails is of no use.
 func (s *Set) Freeze(ctx context.Context, name string, bound uint32, row func(slot uint32) (uint32, bool), w io.Writer) (FrozenInfo, error) {
@@ -117,10 +123,10 @@ func (s *Set) Freeze(ctx context.Context, name string, bound uint32, row func(sl
 		return FrozenInfo{}, fmt.Errorf("freeze %s: %w: the bound is %d, but only %d slots are applied", place(name, ""), ErrInvalid, bound, applied)
 	}
 	z := &freezer{ctx: ctx, set: s, bound: bound, out: pagefile.NewWriter(w)}
-	if err := z.keep(row); err != nil {
-		return FrozenInfo{}, err
+	err := z.keep(row)
+	if err != nil {
+		return FrozenInfo{}, fmt.Errorf("freeze %s: %w", place(name, ""), err)
 	}
-	var err error
 	switch impl := m.impl.(type) {
 	case *text:
 		err = z.text(impl)
@@ -292,16 +298,26 @@ type freezer struct {
 
 func (z *freezer) has(slot uint32) bool { return z.kept[slot/64]&(1<<(slot%64)) != 0 }
 
-// checkEvery is after how many steps the context is looked at.
+// checkEvery is after how many steps stopped is asked.
 const checkEvery = 4096
+
+// stopped is why it is in vain to go on, if it is.
+func (z *freezer) stopped() error {
+	if err := z.ctx.Err(); err != nil {
+		return err
+	}
+	return z.out.Err()
+}
 
 // keep finds out which slots the index has, and writes them and their file rows.
 func (z *freezer) keep(row func(uint32) (uint32, bool)) error {
 	z.kept = make([]uint64, (uint64(z.bound)+63)/64)
 	ranked, slots, highest := true, true, uint32(0)
 	for slot := range z.bound {
-		if slot%checkEvery == 0 && z.ctx.Err() != nil {
-			return z.ctx.Err()
+		if slot%checkEvery == 0 {
+			if err := z.stopped(); err != nil {
+				return err
+			}
 		}
 		if !z.set.Live(slot, z.bound) {
 			continue
@@ -332,7 +348,7 @@ func (z *freezer) keep(row func(uint32) (uint32, bool)) error {
 		z.writeNumbers(slices.Values(z.files), z.head.rowWidth)
 	}
 	z.files = nil
-	return nil
+	return z.out.Err()
 }
 
 func (z *freezer) writeNumbers(all iter.Seq[uint32], width uint8) {

@@ -357,6 +357,54 @@ func TestFreezeIsCancelled(t *testing.T) {
 	}
 }
 
+// countedContext counts how often it is asked whether it has ended.
+type countedContext struct {
+	context.Context
+	asked int
+}
+
+func (c *countedContext) Err() error {
+	c.asked++
+	return c.Context.Err()
+}
+
+// TestFreezeEndsWithItsWriter: a freeze notices soon that nothing can be written any more,
+// and not after it has gone through the whole index in vain.
+func TestFreezeEndsWithItsWriter(t *testing.T) {
+	sc, recs := int64Batches(t, 100_000, 20_000, false)
+	f := newFixture(mustBind(t, sc, nil, Ordered{Name: "o", Columns: cols("id")}))
+	for _, rec := range recs {
+		f.apply(t, rec)
+	}
+	x := pagedTable(t)
+	for name, c := range map[string]struct {
+		set *Set
+		row func(uint32) (uint32, bool)
+	}{
+		"o":    {f.set, identity},
+		"body": {x.tabs[0].set, identity},
+		// The file rows are written before the keys.
+		"o, listed": {f.set, shuffle(100_000)},
+	} {
+		ctx, since := &countedContext{Context: t.Context()}, -1
+		w := writerFunc(func(b []byte) (int, error) {
+			since = ctx.asked
+			return 0, errGone
+		})
+		index, _, _ := strings.Cut(name, ",")
+		if _, err := c.set.Freeze(ctx, index, c.set.Applied(), c.row, w); !errors.Is(err, errGone) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := ctx.asked - since; since < 0 || n > 1 {
+			t.Errorf("%s: it goes on for %d checks", name, n)
+		}
+	}
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
+
 type failingWriter struct{ after int }
 
 func (w *failingWriter) Write(b []byte) (int, error) {

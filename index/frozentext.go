@@ -45,8 +45,10 @@ func (z *freezer) text(t *text) error {
 		if !ok {
 			break
 		}
-		if i%64 == 0 && z.ctx.Err() != nil {
-			return z.ctx.Err()
+		if i%64 == 0 {
+			if err := z.stopped(); err != nil {
+				return err
+			}
 		}
 		term, err := list.term()
 		if err != nil {

@@ -82,6 +82,10 @@ func (w *Writer) send(b []byte) {
 	}
 }
 
+// Err is the first error of what the object is written to. After it nothing is written,
+// whatever Write is given.
+func (w *Writer) Err() error { return w.err }
+
 // Close ends the object. meta is kept in the footer, which every Open reads; it has a
 // mebibyte at most, and there are at most 64 sections. size is that of the whole object.
 func (w *Writer) Close(meta []byte) (size int64, err error) {
