@@ -187,19 +187,17 @@ func (s *Spec) OpenFrozen(ctx context.Context, name string, src FrozenSource, o 
 // that no later allocation is larger than the object.
 func (f *Frozen) checkSections() error {
 	h := &f.head
-	want := map[uint32]int64{}
-	if !h.full() {
-		want[sectionSlots] = (int64(h.slots) + rankSlots - 1) / rankSlots * rankBytes
-	}
-	if h.rowForm == rowsListed {
-		want[sectionRows] = int64(h.rows) * int64(h.rowWidth)
-	}
-	if f.text != nil {
-		want[sectionLengths] = int64(h.rows) * int64(h.lengthWidth)
-	}
-	for id, n := range want {
-		if got := f.file.Section(id).Length; got != n {
-			return f.corrupt(f.file.Section(id).Offset, fmt.Sprintf("section %d has %d bytes, expected %d", id, got, n))
+	for _, s := range []struct {
+		id   uint32
+		must bool
+		n    int64
+	}{
+		{sectionSlots, !h.full(), (int64(h.slots) + rankSlots - 1) / rankSlots * rankBytes},
+		{sectionRows, h.rowForm == rowsListed, int64(h.rows) * int64(h.rowWidth)},
+		{sectionLengths, f.text != nil, int64(h.rows) * int64(h.lengthWidth)},
+	} {
+		if got := f.file.Section(s.id); s.must && got.Length != s.n {
+			return f.corrupt(got.Offset, fmt.Sprintf("section %d has %d bytes, expected %d", s.id, got.Length, s.n))
 		}
 	}
 	return nil

@@ -524,3 +524,22 @@ func TestFrozenReservedBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestFrozenSectionsOfOtherLength: of several sections that are too short, the same one is
+// reported each time.
+func TestFrozenSectionsOfOtherLength(t *testing.T) {
+	spec, objects := smallObjects(t)
+	b := objects["text"]
+	body := int(le.Uint64(b[len(b)-32:]))
+	for i := range int(le.Uint32(b[body:])) {
+		if at := body + 8 + 24*i; le.Uint64(b[at:]) <= sectionLengths {
+			b[at+16]--
+		}
+	}
+	reseal(b)
+	for range 30 {
+		if _, err := spec.OpenFrozen(t.Context(), "text", FrozenBytes(b), FrozenOptions{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "section 1 has") {
+			t.Fatal(err)
+		}
+	}
+}
