@@ -89,12 +89,16 @@ type Frozen struct {
 
 // FrozenPart is a frozen index as a part of a search.
 type FrozenPart struct {
+	// Index is a text index. It may have been opened by another Spec than that of the search,
+	// if the latter could have opened it, too.
 	Index *Frozen
 	// Hidden tells whether a newer part has the key of the row in a slot of the index.
-	// Nil: none has. It is asked for each hit, and by many searches at once.
+	// Nil: none has. It is asked for each hit, and by many searches at once; for a slot it
+	// says the same throughout a search.
 	Hidden func(slot uint32) bool
-	// HiddenRows are the rows that Hidden hides, and HiddenTerms the terms in them: see
-	// Frozen.Count. The statistics of a search are those of the others.
+	// HiddenRows is the number of rows of the index that Hidden hides, and HiddenTerms that of
+	// the terms in them, both exactly: see Frozen.Count. The statistics of a search, and so
+	// its scores, are those of the other rows. Both are 0 if Hidden is nil.
 	HiddenRows, HiddenTerms uint64
 }
 
@@ -260,7 +264,8 @@ func (f *Frozen) Row(ctx context.Context, slot uint32) (row uint32, ok bool, err
 }
 
 // Count counts those of the slots that the index has, and the terms in them: what newer
-// parts hide, for FrozenPart. Slots in their order are fastest.
+// parts hide, for FrozenPart. No slot comes twice: it would count twice. Slots in their order
+// are fastest.
 func (f *Frozen) Count(ctx context.Context, slots iter.Seq[uint32]) (rows, terms uint64, err error) {
 	c := f.columns(ctx)
 	for slot := range slots {

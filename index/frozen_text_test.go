@@ -418,11 +418,7 @@ func TestFrozenOtherIndex(t *testing.T) {
 	if _, err := f.RangeKeys(t.Context(), Range{}); !errors.Is(err, ErrNoIndex) {
 		t.Errorf("a range: %v", err)
 	}
-	other := newTextTable(t, true, false, Text{})
-	if _, err := other.searchParts(query.NewMatchAllQuery(), 1, []Part{{Frozen: &FrozenPart{Index: f}}}); !errors.Is(err, ErrOtherIndex) {
-		t.Errorf("a search by another Spec: %v", err)
-	}
-	for _, p := range []FrozenPart{{Index: f, HiddenRows: 1}, {Index: f, HiddenRows: 2, Hidden: func(uint32) bool { return true }}} {
+	for _, p := range []FrozenPart{{Index: f, HiddenRows: 1}, {Index: f, HiddenTerms: 1}, {Index: f, HiddenRows: 2, Hidden: func(uint32) bool { return true }}} {
 		if _, err := x.searchParts(query.NewMatchAllQuery(), 1, []Part{{Frozen: &p}}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("hidden rows that are not there: %v", err)
 		}
@@ -439,6 +435,52 @@ func TestFrozenOtherIndex(t *testing.T) {
 	}
 	if _, err := x.tabs[0].set.Freeze(t.Context(), "body", 1, identity, new(bytes.Buffer)); !errors.Is(err, ErrFailed) {
 		t.Errorf("freeze a failed index: %v", err)
+	}
+}
+
+// TestFrozenPartOfAnotherSpec: a part is searched by any Spec that could have opened it,
+// such as that of the next process over the same schema, and by no other.
+func TestFrozenPartOfAnotherSpec(t *testing.T) {
+	x := newTextTable(t, true, false, Text{})
+	x.put(textDoc(1, "some words"), textDoc(2, "word"))
+	b := FrozenBytes(freeze(t, x.tabs[0].set, "body", identity))
+	parts := []Part{{Frozen: &FrozenPart{Index: openFrozen(t, x.spec, "body", b, FrozenOptions{})}}}
+	want := x.search(query.NewMatchQuery("word"), 10, 2)
+
+	renamed := x.spec.Schema().Fields()
+	renamed[1] = field("renamed", renamed[1].Type, 2, true)
+	other := x.spec.Schema().Fields()
+	other[1] = field("body", other[1].Type, 3, true)
+	for name, c := range map[string]struct {
+		fields []arrow.Field
+		cfg    Config
+		what   string
+	}{
+		"the same":                  {x.spec.Schema().Fields(), Text{Name: "body", Column: Column{Name: "body"}}, ""},
+		"another name":              {x.spec.Schema().Fields(), Text{Name: "t", Column: Column{Name: "body"}}, ""},
+		"another name of the field": {renamed, Text{Name: "body", Column: Column{Name: "renamed"}}, ""},
+		"another field":             {other, Text{Name: "body", Column: Column{Name: "body"}}, "column"},
+		"another analyzer":          {x.spec.Schema().Fields(), Text{Name: "body", Column: Column{Name: "body"}, Analyzer: "en"}, "analyzer"},
+		"no positions":              {x.spec.Schema().Fields(), Text{Name: "body", Column: Column{Name: "body"}, NoPositions: true}, "positions"},
+	} {
+		s := mustBind(t, arrow.NewSchema(c.fields, nil), cols("id"), c.cfg)
+		hits, err := s.SearchText(t.Context(), c.cfg.IndexName(), TextSearch{Query: query.NewMatchQuery("word"), Limit: 10}, parts...)
+		var differs *OtherIndexError
+		switch {
+		case c.what != "":
+			if !errors.Is(err, ErrOtherIndex) || !errors.As(err, &differs) || differs.What != c.what {
+				t.Errorf("%s: %v", name, err)
+			}
+		case err != nil || len(hits) != len(want) || uint64(hits[0].Slot) != want[0].ordinal || hits[0].Score != want[0].score:
+			t.Errorf("%s: %v, %v, want %v", name, hits, err, want)
+		}
+	}
+
+	sc := testSchema(true)
+	f := newFixture(mustBind(t, sc, cols("id"), Ordered{Name: "o", Columns: cols("id")}))
+	ordered := openFrozen(t, f.spec, "o", FrozenBytes(freeze(t, f.set, "o", identity)), FrozenOptions{})
+	if _, err := x.searchParts(query.NewMatchAllQuery(), 1, []Part{{Frozen: &FrozenPart{Index: ordered}}}); !errors.Is(err, ErrOtherIndex) {
+		t.Errorf("a search of an ordered index: %v", err)
 	}
 }
 
