@@ -45,10 +45,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	for batch, runs := range m.View(cursors.Visible()).Runs(0, nil) {
-		fmt.Println("slot", batch.FirstSlot, "runs", runs)
+	for s := range m.View(cursors.Visible()).Stretches(context.Background(), 0, nil) {
+		fmt.Println("slot", s.FirstSlot, "rows from", s.From, "to", s.To, "all of them", s.Live == nil)
 	}
 	// Output:
 	// indexed 3 visible 0
-	// slot 0 runs [{0 3}]
+	// slot 0 rows from 0 to 3 all of them true
 }

@@ -1,6 +1,8 @@
 package memtable
 
 import (
+	"context"
+	"math/bits"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -87,11 +89,14 @@ func bind(t testing.TB, names ...string) *index.Spec {
 	return spec
 }
 
-// count is the number of rows that Runs gives.
+// count is the number of rows that Stretches gives.
 func (v View) count(hidden *Hidden) (n int64) {
-	for _, runs := range v.Runs(0, hidden) {
-		for _, r := range runs {
-			n += int64(r.To - r.From)
+	for s := range v.Stretches(context.Background(), 0, hidden) {
+		if s.Live == nil {
+			n += int64(s.To - s.From)
+		}
+		for _, w := range s.Live {
+			n += int64(bits.OnesCount64(w))
 		}
 	}
 	return n

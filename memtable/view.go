@@ -1,6 +1,7 @@
 package memtable
 
 import (
+	"context"
 	"iter"
 	"math/bits"
 
@@ -21,9 +22,6 @@ type View struct {
 	m     *Memtable
 	bound uint32 // exclusive, in slots; <= m.Rows()
 }
-
-// Run is a range of rows of one batch, From <= row < To.
-type Run struct{ From, To int }
 
 // View returns the memtable below the row ordinal end. An end before the first
 // row gives an empty view, one after the last row gives all.
@@ -89,13 +87,15 @@ type Stretch struct {
 
 // Stretches returns the live rows of the view whose slots are not below from, in the
 // order of writing. hidden excludes further ones: those that newer memtables
-// supersede; nil excludes none. Stretches without any such row are left out.
-func (v View) Stretches(from uint32, hidden *Hidden) iter.Seq[Stretch] {
+// supersede; nil excludes none. Stretches without any such row are left out. They end
+// when ctx does.
+func (v View) Stretches(ctx context.Context, from uint32, hidden *Hidden) iter.Seq[Stretch] {
 	return func(yield func(Stretch) bool) {
 		if from >= v.bound {
 			return
 		}
 		var words [StretchRows / 64]uint64
+		unasked := 0 // rows until ctx is asked
 		n := v.m.Batches()
 		for i := v.m.FindBatch(from); i < n; i++ {
 			b := v.m.store.batch(i)
@@ -105,6 +105,12 @@ func (v View) Stretches(from uint32, hidden *Hidden) iter.Seq[Stretch] {
 			s := Stretch{Batch: b, From: int(max(from, b.FirstSlot) - b.FirstSlot)}
 			end := int(min(b.Rec.NumRows(), int64(v.bound-b.FirstSlot)))
 			for ; s.From < end; s.From = s.To {
+				if unasked -= end - s.From; unasked < 0 {
+					if ctx.Err() != nil {
+						return
+					}
+					unasked = StretchRows
+				}
 				s.To, s.Live = end, nil
 				if v.m.keyed {
 					s.To = min(end, s.From+StretchRows)
@@ -141,51 +147,4 @@ func (v View) live(s *Stretch, hidden *Hidden) bool {
 		s.Live = nil
 	}
 	return left > 0
-}
-
-// Runs is Stretches as ranges of rows, batch by batch. The slice is valid until the
-// next step.
-func (v View) Runs(from uint32, hidden *Hidden) iter.Seq2[Batch, []Run] {
-	return func(yield func(Batch, []Run) bool) {
-		var last Batch
-		var runs []Run
-		for s := range v.Stretches(from, hidden) {
-			if len(runs) > 0 && s.FirstSlot != last.FirstSlot {
-				if !yield(last, runs) {
-					return
-				}
-				runs = runs[:0]
-			}
-			last = s.Batch
-			runs = s.appendRuns(runs)
-		}
-		if len(runs) > 0 {
-			yield(last, runs)
-		}
-	}
-}
-
-// appendRuns appends the runs of a stretch, and joins the first one to the last of runs
-// where they touch.
-func (s *Stretch) appendRuns(runs []Run) []Run {
-	add := func(from, to int) {
-		if n := len(runs); n > 0 && runs[n-1].To == from {
-			runs[n-1].To = to
-			return
-		}
-		runs = append(runs, Run{from, to})
-	}
-	if s.Live == nil {
-		add(s.From, s.To)
-	}
-	for i, w := range s.Live {
-		for at := s.From + i*64; w != 0; {
-			skip := bits.TrailingZeros64(w)
-			n := bits.TrailingZeros64(^(w >> skip))
-			add(at+skip, at+skip+n)
-			w = w >> skip >> n
-			at += skip + n
-		}
-	}
-	return runs
 }

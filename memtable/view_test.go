@@ -16,27 +16,27 @@ import (
 	"github.com/memwal/memwal-go/index"
 )
 
-// rowsOf returns the rows that Runs gives, and checks that runs are what they
+// rowsOf returns the rows that Stretches gives, and checks that they are what they
 // should be: not empty, apart, in order.
 func rowsOf(t testing.TB, v View, hidden *Hidden) []row {
 	t.Helper()
 	var out []row
 	next := uint32(0)
-	for b, runs := range v.Runs(0, hidden) {
-		if b.FirstSlot < next || len(runs) == 0 {
-			t.Errorf("batch at slot %d with %d runs comes after slot %d", b.FirstSlot, len(runs), next)
+	for s := range v.Stretches(t.Context(), 0, hidden) {
+		if s.FirstSlot+uint32(s.From) < next || s.From >= s.To || int64(s.To) > s.Rec.NumRows() {
+			t.Errorf("rows %d to %d of the batch of %d at slot %d come after slot %d", s.From, s.To, s.Rec.NumRows(), s.FirstSlot, next)
 		}
-		end := -1
-		for _, r := range runs {
-			if r.From <= end || r.From >= r.To || int64(r.To) > b.Rec.NumRows() {
-				t.Errorf("run %+v comes after %d in a batch of %d rows", r, end, b.Rec.NumRows())
-			}
-			end = r.To
-			for i := r.From; i < r.To; i++ {
-				out = append(out, rowAt(b.Rec, i))
+		n := 0
+		for i := range s.To - s.From {
+			if s.Live == nil || s.Live[i/64]>>(i%64)&1 != 0 {
+				out = append(out, rowAt(s.Rec, s.From+i))
+				n++
 			}
 		}
-		next = b.FirstSlot + uint32(end)
+		if n == 0 {
+			t.Errorf("none of the rows %d to %d at slot %d is meant", s.From, s.To, s.FirstSlot)
+		}
+		next = s.FirstSlot + uint32(s.To)
 	}
 	if next > v.Bound() {
 		t.Errorf("a row at slot %d, the bound is %d", next-1, v.Bound())
@@ -66,17 +66,17 @@ func TestViewBounds(t *testing.T) {
 	} {
 		v := m.View(c.end)
 		runs := ""
-		for b, rs := range v.Runs(0, nil) {
+		for s := range v.Stretches(t.Context(), 0, nil) {
 			if runs != "" {
 				runs += " "
 			}
-			runs += fmt.Sprint(b.FirstSlot, ":", rs[0])
+			runs += fmt.Sprint(s.FirstSlot, ":{", s.From, s.To, "}")
 		}
 		if v.Bound() != c.bound || runs != c.runs || v.count(nil) != int64(c.bound) || v.Memtable() != m {
 			t.Errorf("end %d: bound %d, runs %s; want %d, %s", c.end, v.Bound(), runs, c.bound, c.runs)
 		}
 	}
-	for range m.View(107).Runs(0, nil) {
+	for range m.View(107).Stretches(t.Context(), 0, nil) {
 		break // the consumer may end early
 	}
 }

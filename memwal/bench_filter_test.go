@@ -235,7 +235,7 @@ func BenchmarkFilterPlans(b *testing.B) {
 					return n
 				}
 				bench("scan", f, func(views []memtable.View, prog *filter.Program) (n int64) {
-					for some := range inRuns(filtered(b.Context(), prog, scan(0, views)), 8192, false) {
+					for some := range inRuns(filtered(b.Context(), prog, scan(b.Context(), 0, views)), 8192, false) {
 						n += count(some)
 					}
 					return n
@@ -252,7 +252,7 @@ func BenchmarkFilterPlans(b *testing.B) {
 					ids[i] = (i*share + 7*i) % t.table.rows
 				}
 				bench("keys", In("id", ids...), func(views []memtable.View, prog *filter.Program) int64 {
-					runs, _, _ := s.byKeys(1<<40, 0, prog.Bounds(), views)
+					runs, _, _ := s.byKeys(b.Context(), 1<<40, 0, prog.Bounds(), views)
 					return count(slices.Collect(matching(b.Context(), prog, slices.Values(runs))))
 				})
 			}

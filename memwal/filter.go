@@ -8,7 +8,7 @@ import (
 
 // Filter says which rows are wanted. The zero Filter wants all. It knows no schema:
 // the call that it is given to checks it, and what does not fit is an error that
-// matches ErrInvalid, a *FilterError for each column or value.
+// matches ErrInvalid, a *FilterError for each column or value, or a *FilterSizeError.
 //
 // As in SQL, a condition is true, false or unknown, and a row matches if it is true.
 // Comparisons with null are unknown, and so are their negations: In with a nil among
@@ -107,6 +107,12 @@ type (
 	// Column, its Type, the Value, what was wanted instead, and the Reason. It
 	// matches ErrInvalid.
 	FilterError = filter.Error
+	// FilterOp is the operator of a FilterError; it prints as it stands in the text of
+	// a filter.
+	FilterOp = filter.Op
+	// FilterSizeError is a filter that is nested more than 1,000 deep or has more than
+	// 65,536 parts. It matches ErrInvalid.
+	FilterSizeError = filter.SizeError
 	// FilterReason says in what way: one of the constants below.
 	FilterReason = filter.Reason
 )

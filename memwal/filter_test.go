@@ -244,6 +244,50 @@ func TestQ05_CancelledFilter(t *testing.T) {
 	})
 }
 
+// TestQ05_ReadsEndWithTheirContext: also those that look at many rows without giving any,
+// and none gives a batch that lacks some.
+func TestQ05_ReadsEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), keyedOptions())
+		const rows = 40_000
+		mustPut(t, w, seq(t, 0, rows))
+		if err := w.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		mustPut(t, w, seq(t, 0, rows)) // the older ones are all superseded
+		s := mustSnapshot(t, w.Snapshot)
+		all := func(r array.RecordReader, err error) error {
+			if err != nil {
+				return err
+			}
+			defer r.Release()
+			for r.Next() {
+				if n := r.RecordBatch().NumRows(); n != 1<<20 {
+					t.Errorf("a batch of %d rows", n)
+				}
+			}
+			return r.Err()
+		}
+		for name, read := range map[string]func(ctx context.Context) error{
+			"count":       func(ctx context.Context) error { _, err := s.Count(ctx); return err },
+			"count where": func(ctx context.Context) error { _, err := s.CountWhere(ctx, Eq("text", "none")); return err },
+			"scan":        func(ctx context.Context) error { return all(s.Scan(ctx, ScanOptions{BatchRows: 1 << 20})) },
+			"range": func(ctx context.Context) error {
+				return all(s.Range(ctx, "by_n", index.Range{}, ScanOptions{BatchRows: 1 << 20}))
+			},
+			"range of none": func(ctx context.Context) error {
+				return all(s.Range(ctx, "by_n", index.Range{}, ScanOptions{From: 2 * rows}))
+			},
+		} {
+			for n := range 8 {
+				if err := read(&endsAfter{Context: t.Context(), n: n}); !errors.Is(err, context.Canceled) {
+					t.Errorf("%s, with a context that ends when it is asked for the %dth time: %v", name, n+1, err)
+				}
+			}
+		}
+	})
+}
+
 // endsAfter is a context that has ended once it was asked n times.
 type endsAfter struct {
 	context.Context
@@ -282,7 +326,8 @@ func TestExplain(t *testing.T) {
 			{ScanOptions{Filter: In("id", 7, 9), From: 8}, "look up 2 primary keys, filter them by id in [7, 9], and order what was found by ordinal"},
 			{ScanOptions{Filter: Le("n", 50), From: 4}, `take 2 live rows of the ordered index "by_n", filter them by n <= 50, and order them by ordinal`},
 			{ScanOptions{Filter: Gt("id", 5)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by id > 5"},
-			{ScanOptions{Filter: Le("n", 50)}, `take 6 live rows of the ordered index "by_n", filter them by n <= 50, and order them by ordinal`},
+			{ScanOptions{Filter: Le("n", 40)}, `take 5 live rows of the ordered index "by_n", filter them by n <= 40, and order them by ordinal`},
+			{ScanOptions{Filter: Le("n", 60)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by n <= 60"},
 			{ScanOptions{Filter: Lt("n", 5000)}, "scan the live ones of 1002 rows in the order of ordinals, filter them by n < 5000"},
 			{ScanOptions{Filter: And(Gt("n", 100), Prefix("text", "row"), Not(Gt("n", 120)))},
 				`take 2 live rows of the ordered index "by_n", filter them by (n > 100 and text startsWith "row" and not (n > 120)), and order them by ordinal`},
@@ -419,7 +464,7 @@ func sameAsFullScan(t *testing.T, s *Snapshot, o ScanOptions) {
 		t.Fatal(err)
 	}
 	var want []string
-	for s := range filtered(t.Context(), prog, scan(o.From, s.views())) {
+	for s := range filtered(t.Context(), prog, scan(t.Context(), o.From, s.views())) {
 		for i := range s.n {
 			if s.mask != nil && s.mask[i/64]>>(i%64)&1 == 0 {
 				continue

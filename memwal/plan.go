@@ -130,16 +130,16 @@ func (s *Snapshot) explain(ctx context.Context, o ScanOptions, do func(*filter.P
 }
 
 // How many rows may be found by an index before a scan of all is faster. Measured with
-// BenchmarkFilterPlans over a million rows, on two busy cores: a row found by an ordered
-// index costs 0.5 to 1.5 µs, mostly for cache misses; by the key about twice that. A row
-// that a scan passes by costs 2 ns, or 10 ns where its liveness is asked, and a batch some
-// 1.5 µs more: tables that are written in batches of 20 rows break even at a 50th, keyed
-// ones with large batches at a 180th, others at a 400th. A filter on text makes a scan
-// dearer; that is left out.
+// BenchmarkFilterPlans over a million rows, on two quiet cores: a row found by an ordered
+// index costs 0.4 to 0.9 µs, and over small batches 2 µs, mostly for cache misses; by the
+// key up to twice that. A row that a scan passes by costs 1.5 ns, or 3.5 ns where its
+// liveness is asked, and a batch some 0.8 µs more. So tables without a key break even where
+// a 450th is found, keyed ones at a 200th, and those written in batches of 20 rows at a
+// 45th. A filter on text makes a scan dearer; that is left out.
 const (
-	plainRows  = 384 // of a table without a key, scanned, cost as much as one found
-	keyedRows  = 128
-	batchRows  = 1  // what a batch costs, in rows found
+	plainRows  = 400 // of a table without a key, scanned, cost as much as one found
+	keyedRows  = 200
+	cutBatches = 3  // cost as much as one row found, beside their rows
 	keyCost    = 2  // of a row found by its key, in rows found by an index
 	keysAlways = 16 // are looked up in any case, since that is next to nothing
 	mostFound  = 1 << 20
@@ -151,15 +151,15 @@ func (s *Snapshot) budget(from uint64, views []memtable.View) int {
 	if len(s.r.table.PrimaryKey) > 0 {
 		share = keyedRows
 	}
-	n := rows / share
+	n, cut := rows/share, uint64(0)
 	for _, v := range views {
 		m := v.Memtable()
 		if end := m.FirstRow() + uint64(v.Bound()); v.Bound() > 0 && end > from {
 			first := uint32(max(from, m.FirstRow()) - m.FirstRow())
-			n += batchRows * uint64(m.FindBatch(v.Bound()-1)-m.FindBatch(first)+1)
+			cut += uint64(m.FindBatch(v.Bound()-1) - m.FindBatch(first) + 1)
 		}
 	}
-	return int(min(n, mostFound))
+	return int(min(n+cut/cutBatches, mostFound))
 }
 
 // plan decides how a scan is served. runs is what an access other than AccessScan
@@ -174,7 +174,7 @@ func (s *Snapshot) plan(ctx context.Context, o ScanOptions, prog *filter.Program
 		return p, nil
 	}
 	bounds, most := prog.Bounds(), s.budget(o.From, views)
-	if runs, keys, ok := s.byKeys(most, o.From, bounds, views); ok {
+	if runs, keys, ok := s.byKeys(ctx, most, o.From, bounds, views); ok {
 		p.Access, p.Keys = AccessKeys, keys
 		return p, runs
 	}
@@ -305,7 +305,7 @@ func (r *resident) boundOf(column string, bounds []filter.Bound) (best filter.Bo
 
 // byKeys looks up the keys that the filter pins, if it pins them all and they are
 // not too many.
-func (s *Snapshot) byKeys(budget int, from uint64, bounds []filter.Bound, views []memtable.View) (runs []run, n int, ok bool) {
+func (s *Snapshot) byKeys(ctx context.Context, budget int, from uint64, bounds []filter.Bound, views []memtable.View) (runs []run, n int, ok bool) {
 	names := s.r.table.PrimaryKey
 	if len(names) == 0 {
 		return nil, 0, false
@@ -333,6 +333,9 @@ func (s *Snapshot) byKeys(budget int, from uint64, bounds []filter.Bound, views 
 		k, err := s.r.spec.Key(key...)
 		if err != nil {
 			return nil, 0, false // too long for a key
+		}
+		if i%1024 == 0 && ctx.Err() != nil {
+			return nil, 0, false
 		}
 		if r, ok := newest(views, k); ok && r.ordinal >= from {
 			runs = append(runs, r)

@@ -40,7 +40,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			if err != nil {
 				return nil, rangeError(err)
 			}
-			seqs[i] = keyed{view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(v, views[i+1:])}
+			seqs[i] = keyed{ctx: ctx, view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(v, views[i+1:])}
 		}
 		return oneByOne(matching(ctx, prog, merge(seqs, r.Reverse))), nil
 	})
@@ -61,8 +61,9 @@ func rangeError(err error) error {
 	return err
 }
 
-// keyed is a range of one memtable, in key order.
+// keyed is a range of one memtable, in key order. It ends when ctx does.
 type keyed struct {
+	ctx    context.Context
 	view   memtable.View
 	from   uint64 // rows with a lower ordinal are left out
 	seq    iter.Seq2[[]byte, uint32]
@@ -72,7 +73,11 @@ type keyed struct {
 // rows yields what no newer memtable supersedes, with the key.
 func (k keyed) rows(yield func([]byte, run) bool) {
 	first := k.view.Memtable().FirstRow()
+	n := 0
 	for key, slot := range k.seq {
+		if n++; n%1024 == 0 && k.ctx.Err() != nil {
+			return
+		}
 		if first+uint64(slot) < k.from {
 			continue
 		}

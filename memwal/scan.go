@@ -78,7 +78,7 @@ type stretch struct {
 
 // scan yields the live rows from the ordinal from on, in the order of their
 // ordinals.
-func scan(from uint64, views []memtable.View) iter.Seq[stretch] {
+func scan(ctx context.Context, from uint64, views []memtable.View) iter.Seq[stretch] {
 	return func(yield func(stretch) bool) {
 		for i, v := range views {
 			first := v.Memtable().FirstRow()
@@ -86,7 +86,7 @@ func scan(from uint64, views []memtable.View) iter.Seq[stretch] {
 				continue
 			}
 			start := uint32(max(from, first) - first)
-			for s := range v.Stretches(start, memtable.HiddenBy(v, views[i+1:])) {
+			for s := range v.Stretches(ctx, start, memtable.HiddenBy(v, views[i+1:])) {
 				if !yield(stretch{mask: s.Live, run: run{
 					rec: s.Rec, row: int64(s.From), n: int64(s.To - s.From),
 					ordinal: first + uint64(s.FirstSlot) + uint64(s.From),
@@ -245,10 +245,6 @@ func (j *joiner) next() (arrow.RecordBatch, error) {
 		if j.held.n == 0 {
 			r, ok := j.pull()
 			if !ok {
-				// A filter that finds nothing for long ends early with the context.
-				if err := j.ctx.Err(); err != nil {
-					return nil, fmt.Errorf("%s: %w", j.op, err)
-				}
 				break
 			}
 			j.held = r
@@ -256,6 +252,10 @@ func (j *joiner) next() (arrow.RecordBatch, error) {
 		if !j.take() {
 			break
 		}
+	}
+	// What is pulled ends early with the context: rows may be missing.
+	if err := j.ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", j.op, err)
 	}
 	if len(j.runs) == 0 {
 		return nil, nil

@@ -88,7 +88,7 @@ func (s *Snapshot) candidates(ctx context.Context, hits, from uint64, prog *filt
 	}
 	bounds := prog.Bounds()
 	most := int(min(hits/hitsShare, mostFound))
-	runs, keys, ok := s.byKeys(most, from, bounds, views)
+	runs, keys, ok := s.byKeys(ctx, most, from, bounds, views)
 	if ok {
 		p.Access, p.Keys = AccessKeys, keys
 	}

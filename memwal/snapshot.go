@@ -129,7 +129,7 @@ func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader,
 	return s.read(ctx, "scan", g, o, func(views []memtable.View) (iter.Seq[[]run], error) {
 		p, runs := s.plan(ctx, o, prog, views)
 		if p.Access == AccessScan {
-			return inRuns(filtered(ctx, prog, scan(o.From, views)), min(o.BatchRows, o.Limit), g.bare()), nil
+			return inRuns(filtered(ctx, prog, scan(ctx, o.From, views)), min(o.BatchRows, o.Limit), g.bare()), nil
 		}
 		return oneByOne(matching(ctx, prog, slices.Values(runs))), nil
 	})
@@ -174,8 +174,8 @@ func (s *Snapshot) CountWhere(ctx context.Context, f Filter) (int64, error) {
 	}
 	var n int64
 	if p, runs := s.plan(ctx, ScanOptions{Filter: f}, prog, views); p.Access == AccessScan {
-		for s := range filtered(ctx, prog, scan(0, views)) {
-			n += s.count()
+		for some := range filtered(ctx, prog, scan(ctx, 0, views)) {
+			n += some.count()
 		}
 	} else {
 		for r := range matching(ctx, prog, slices.Values(runs)) {

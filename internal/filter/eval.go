@@ -67,21 +67,6 @@ func (e *Evaluator) Runs(rec arrow.RecordBatch, from, to int) iter.Seq2[int, int
 	}
 }
 
-// Count is the number of matches among the rows from <= row < to of a batch.
-func (e *Evaluator) Count(rec arrow.RecordBatch, from, to int) int {
-	total := 0
-	m := e.take()
-	defer e.give(m)
-	for ; from < to; from += Block {
-		n := min(Block, to-from)
-		e.eval(e.root, m, rec, from, n)
-		for _, w := range m[:words(n)] {
-			total += bits.OnesCount64(w)
-		}
-	}
-	return total
-}
-
 // runs yields the runs of ones among the first n bits, as rows from first on.
 func (m *mask) runs(n, first int, yield func(int, int) bool) bool {
 	for at := 0; at < n; {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -83,8 +84,10 @@ func Not(arg *Expr) *Expr { return node(OpNot, []*Expr{arg}) }
 func leafExpr(op Op, column string, values ...any) *Expr {
 	e := &Expr{op: op, column: column, values: make([]any, len(values)), parts: 1}
 	for i, v := range values {
-		if b, ok := v.([]byte); ok {
-			v = append([]byte{}, b...)
+		if rv := reflect.ValueOf(v); rv.Kind() == reflect.Slice && rv.Type().Elem().Kind() == reflect.Uint8 {
+			own := reflect.MakeSlice(rv.Type(), rv.Len(), rv.Len())
+			reflect.Copy(own, rv)
+			v = own.Interface()
 		}
 		e.values[i] = v
 	}

@@ -261,9 +261,19 @@ func (e *Evaluator) bytesLeaf(p *pred, w []uint64, arr arrow.Array, from, n int)
 	case *array.LargeString, *array.LargeBinary:
 		texts[int64](p, w, arr, from, n)
 	case *array.StringView:
-		eachBytes(p, w, n, func(i int) []byte { return bytesIn(a.Value(from + i)) })
+		eachBytes(p, w, n, func(i int) []byte {
+			if a.IsNull(from + i) {
+				return nil // what lies under a null may point anywhere
+			}
+			return bytesIn(a.Value(from + i))
+		})
 	case *array.BinaryView:
-		eachBytes(p, w, n, func(i int) []byte { return a.Value(from + i) })
+		eachBytes(p, w, n, func(i int) []byte {
+			if a.IsNull(from + i) {
+				return nil
+			}
+			return a.Value(from + i)
+		})
 	case *array.FixedSizeBinary:
 		eachBytes(p, w, n, func(i int) []byte { return a.Value(from + i) })
 	case *array.Decimal128:

@@ -449,7 +449,7 @@ func checkModel(t *testing.T, r *rand.Rand) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("%v over rows %d to %d of\n%v\ngives %v, want %v", rule.expr, from, to, rec, got, want)
 		}
-		if n := e.Count(rec, from, to); n != len(want) {
+		if n := count(e, rec, from, to); n != len(want) {
 			t.Fatalf("%v: counted %d, want %d", rule.expr, n, len(want))
 		}
 		if rows > 0 {
