@@ -127,13 +127,12 @@ func TestLongFooter(t *testing.T) {
 // with it. A flipped bit there does not make Open read the whole object, which is of any
 // size.
 func TestWrongPlaceOfTheFooter(t *testing.T) {
-	b, _ := object(t, 70*PageBytes)
+	b, _ := object(t, 36*PageBytes)
 	at := len(b) - trailerBytes
 	far := 0
 	for bit := range 64 {
-		bad := bytes.Clone(b)
-		bad[at+bit/8] ^= 1 << (bit % 8)
-		src := ranges(bad)
+		b[at+bit/8] ^= 1 << (bit % 8)
+		src := ranges(b)
 		if _, err := Open(t.Context(), src, large); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("bit %d: %v", bit, err)
 		}
@@ -141,15 +140,16 @@ func TestWrongPlaceOfTheFooter(t *testing.T) {
 		for _, n := range src.lengths {
 			read += n
 		}
-		if le.Uint64(bad[at:]) < uint64(len(b))/2 {
+		if le.Uint64(b[at:]) < uint64(len(b))/2 {
 			far++
 			if read > tailBytes {
 				t.Errorf("bit %d: %d bytes of %d are read", bit, read, len(b))
 			}
 		}
-		if most := int64(tailBytes + 8 + maxSections*sectionBytes + maxMeta + 4*71); read > most {
+		if most := int64(tailBytes + 8 + maxSections*sectionBytes + maxMeta + 4*37); read > most {
 			t.Errorf("bit %d: %d bytes are read, more than the %d of the longest footer", bit, read, most)
 		}
+		b[at+bit/8] ^= 1 << (bit % 8)
 	}
 	if far == 0 {
 		t.Error("no bit was far off")
