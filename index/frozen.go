@@ -89,12 +89,16 @@ type Frozen struct {
 
 // FrozenPart is a frozen index as a part of a search.
 type FrozenPart struct {
+	// Index is a text index. It may have been opened by another Spec than that of the search,
+	// if the latter could have opened it, too.
 	Index *Frozen
 	// Hidden tells whether a newer part has the key of the row in a slot of the index.
-	// Nil: none has. It is asked for each hit, and by many searches at once.
+	// Nil: none has. It is asked for each hit, and by many searches at once; for a slot it
+	// says the same throughout a search.
 	Hidden func(slot uint32) bool
-	// HiddenRows are the rows that Hidden hides, and HiddenTerms the terms in them: see
-	// Frozen.Count. The statistics of a search are those of the others.
+	// HiddenRows is the number of rows of the index that Hidden hides, and HiddenTerms that of
+	// the terms in them, both exactly: see Frozen.Count. The statistics of a search, and so
+	// its scores, are those of the other rows. Both are 0 if Hidden is nil.
 	HiddenRows, HiddenTerms uint64
 }
 
@@ -102,6 +106,12 @@ type FrozenPart struct {
 // are live at the bound, which is all slots of the memtable. Row gives the row of a slot
 // in the file that the rows are written to; a row that has none is left out of the index.
 // It is called once for each live slot, in their order.
+//
+// Beyond the index it takes memory for: a bit for each slot; the file rows, 4 bytes each,
+// until they are written; the list of blocks, part of one key for each kibibyte of keys; and
+// of a text index the dictionary, as it is written, and the postings of one term. These grow
+// by being copied, so that a few times as much is held for moments. What is written is not
+// kept but for a page of 64 KiB.
 //
 // Searches, other freezes and, above the bound, Apply may run beside it. What was written
 // when it fails is of no use.
@@ -117,10 +127,10 @@ func (s *Set) Freeze(ctx context.Context, name string, bound uint32, row func(sl
 		return FrozenInfo{}, fmt.Errorf("freeze %s: %w: the bound is %d, but only %d slots are applied", place(name, ""), ErrInvalid, bound, applied)
 	}
 	z := &freezer{ctx: ctx, set: s, bound: bound, out: pagefile.NewWriter(w)}
-	if err := z.keep(row); err != nil {
-		return FrozenInfo{}, err
+	err := z.keep(row)
+	if err != nil {
+		return FrozenInfo{}, fmt.Errorf("freeze %s: %w", place(name, ""), err)
 	}
-	var err error
 	switch impl := m.impl.(type) {
 	case *text:
 		err = z.text(impl)
@@ -181,19 +191,17 @@ func (s *Spec) OpenFrozen(ctx context.Context, name string, src FrozenSource, o 
 // that no later allocation is larger than the object.
 func (f *Frozen) checkSections() error {
 	h := &f.head
-	want := map[uint32]int64{}
-	if !h.full() {
-		want[sectionSlots] = (int64(h.slots) + rankSlots - 1) / rankSlots * rankBytes
-	}
-	if h.rowForm == rowsListed {
-		want[sectionRows] = int64(h.rows) * int64(h.rowWidth)
-	}
-	if f.text != nil {
-		want[sectionLengths] = int64(h.rows) * int64(h.lengthWidth)
-	}
-	for id, n := range want {
-		if got := f.file.Section(id).Length; got != n {
-			return f.corrupt(f.file.Section(id).Offset, fmt.Sprintf("section %d has %d bytes, expected %d", id, got, n))
+	for _, s := range []struct {
+		id   uint32
+		must bool
+		n    int64
+	}{
+		{sectionSlots, !h.full(), (int64(h.slots) + rankSlots - 1) / rankSlots * rankBytes},
+		{sectionRows, h.rowForm == rowsListed, int64(h.rows) * int64(h.rowWidth)},
+		{sectionLengths, f.text != nil, int64(h.rows) * int64(h.lengthWidth)},
+	} {
+		if got := f.file.Section(s.id); s.must && got.Length != s.n {
+			return f.corrupt(got.Offset, fmt.Sprintf("section %d has %d bytes, expected %d", s.id, got.Length, s.n))
 		}
 	}
 	return nil
@@ -225,7 +233,8 @@ func (f *Frozen) Bytes() int64 {
 	return n
 }
 
-// Verify reads the whole object and checks every byte of it against the checksums.
+// Verify reads the whole object from its source, also one that is held in memory, and
+// checks every byte of it against the checksums. It says nothing of what the bytes mean.
 func (f *Frozen) Verify(ctx context.Context) error {
 	if err := f.file.Verify(ctx); err != nil {
 		return fmt.Errorf("verify the frozen %s: %w", place(f.name, ""), err)
@@ -255,7 +264,8 @@ func (f *Frozen) Row(ctx context.Context, slot uint32) (row uint32, ok bool, err
 }
 
 // Count counts those of the slots that the index has, and the terms in them: what newer
-// parts hide, for FrozenPart. Slots in their order are fastest.
+// parts hide, for FrozenPart. No slot comes twice: it would count twice. Slots in their order
+// are fastest.
 func (f *Frozen) Count(ctx context.Context, slots iter.Seq[uint32]) (rows, terms uint64, err error) {
 	c := f.columns(ctx)
 	for slot := range slots {
@@ -291,16 +301,26 @@ type freezer struct {
 
 func (z *freezer) has(slot uint32) bool { return z.kept[slot/64]&(1<<(slot%64)) != 0 }
 
-// checkEvery is after how many steps the context is looked at.
+// checkEvery is after how many steps stopped is asked.
 const checkEvery = 4096
+
+// stopped is why it is in vain to go on, if it is.
+func (z *freezer) stopped() error {
+	if err := z.ctx.Err(); err != nil {
+		return err
+	}
+	return z.out.Err()
+}
 
 // keep finds out which slots the index has, and writes them and their file rows.
 func (z *freezer) keep(row func(uint32) (uint32, bool)) error {
 	z.kept = make([]uint64, (uint64(z.bound)+63)/64)
 	ranked, slots, highest := true, true, uint32(0)
 	for slot := range z.bound {
-		if slot%checkEvery == 0 && z.ctx.Err() != nil {
-			return z.ctx.Err()
+		if slot%checkEvery == 0 {
+			if err := z.stopped(); err != nil {
+				return err
+			}
 		}
 		if !z.set.Live(slot, z.bound) {
 			continue
@@ -331,7 +351,7 @@ func (z *freezer) keep(row func(uint32) (uint32, bool)) error {
 		z.writeNumbers(slices.Values(z.files), z.head.rowWidth)
 	}
 	z.files = nil
-	return nil
+	return z.out.Err()
 }
 
 func (z *freezer) writeNumbers(all iter.Seq[uint32], width uint8) {

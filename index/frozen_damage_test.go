@@ -357,6 +357,54 @@ func TestFreezeIsCancelled(t *testing.T) {
 	}
 }
 
+// countedContext counts how often it is asked whether it has ended.
+type countedContext struct {
+	context.Context
+	asked int
+}
+
+func (c *countedContext) Err() error {
+	c.asked++
+	return c.Context.Err()
+}
+
+// TestFreezeEndsWithItsWriter: a freeze notices soon that nothing can be written any more,
+// and not after it has gone through the whole index in vain.
+func TestFreezeEndsWithItsWriter(t *testing.T) {
+	sc, recs := int64Batches(t, 100_000, 20_000, false)
+	f := newFixture(mustBind(t, sc, nil, Ordered{Name: "o", Columns: cols("id")}))
+	for _, rec := range recs {
+		f.apply(t, rec)
+	}
+	x := pagedTable(t)
+	for name, c := range map[string]struct {
+		set *Set
+		row func(uint32) (uint32, bool)
+	}{
+		"o":    {f.set, identity},
+		"body": {x.tabs[0].set, identity},
+		// The file rows are written before the keys.
+		"o, listed": {f.set, shuffle(100_000)},
+	} {
+		ctx, since := &countedContext{Context: t.Context()}, -1
+		w := writerFunc(func(b []byte) (int, error) {
+			since = ctx.asked
+			return 0, errGone
+		})
+		index, _, _ := strings.Cut(name, ",")
+		if _, err := c.set.Freeze(ctx, index, c.set.Applied(), c.row, w); !errors.Is(err, errGone) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := ctx.asked - since; since < 0 || n > 1 {
+			t.Errorf("%s: it goes on for %d checks", name, n)
+		}
+	}
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
+
 type failingWriter struct{ after int }
 
 func (w *failingWriter) Write(b []byte) (int, error) {
@@ -448,6 +496,50 @@ func TestFrozenBlocksAreBounded(t *testing.T) {
 		s := file.Section(sectionEntries)
 		if err := new(entries).load(t.Context(), f, blockRef{offset: s.Offset, length: s.Length}, 0); (err == nil) != want || err != nil && !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+// TestFrozenReservedBytes: flags and bytes of the description that this version does not
+// know are refused, since what they change of the meaning is not known.
+func TestFrozenReservedBytes(t *testing.T) {
+	spec, objects := smallObjects(t)
+	for name, b := range objects {
+		at := bytes.LastIndex(b, openFrozen(t, spec, name, FrozenBytes(b), FrozenOptions{}).file.Meta())
+		if at < 0 {
+			t.Fatal("the description is not there")
+		}
+		for byt := 4; byt < 8; byt++ {
+			for bit := range 8 {
+				if byt == 4 && bit == 0 {
+					continue // positions
+				}
+				bad := bytes.Clone(b)
+				bad[at+byt] ^= 1 << bit
+				reseal(bad)
+				if _, err := spec.OpenFrozen(t.Context(), name, FrozenBytes(bad), FrozenOptions{}); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("%s: bit %d of byte %d: %v", name, bit, byt, err)
+				}
+			}
+		}
+	}
+}
+
+// TestFrozenSectionsOfOtherLength: of several sections that are too short, the same one is
+// reported each time.
+func TestFrozenSectionsOfOtherLength(t *testing.T) {
+	spec, objects := smallObjects(t)
+	b := objects["text"]
+	body := int(le.Uint64(b[len(b)-32:]))
+	for i := range int(le.Uint32(b[body:])) {
+		if at := body + 8 + 24*i; le.Uint64(b[at:]) <= sectionLengths {
+			b[at+16]--
+		}
+	}
+	reseal(b)
+	for range 30 {
+		if _, err := spec.OpenFrozen(t.Context(), "text", FrozenBytes(b), FrozenOptions{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "section 1 has") {
+			t.Fatal(err)
 		}
 	}
 }

@@ -196,3 +196,56 @@ func TestFrozenOrderedKeyType(t *testing.T) {
 		t.Errorf("the same freeze gives other bytes: %v", err)
 	}
 }
+
+// TestFrozenOrderedRangesBetweenBlocks: ranges that begin or end at the last key of a
+// block, or between it and the first one of the next.
+func TestFrozenOrderedRangesBetweenBlocks(t *testing.T) {
+	sc := testSchema(false)
+	f := newFixture(mustBind(t, sc, nil, Ordered{Name: "o", Columns: cols("name")}))
+	r := rand.New(rand.NewPCG(161, 162))
+	var rows []row
+	var names []string
+	for i := range 200 {
+		names = append(names, fmt.Sprintf("%03d", i)+strings.Repeat(pick(r, "a", "z"), pick(r, 1, 80, 500)))
+		rows = append(rows, row{id: int64(i), name: names[i]})
+	}
+	f.apply(t, batchOf(t, sc, rows))
+	b := freeze(t, f.set, "o", identity)
+	z := openFrozen(t, f.spec, "o", FrozenBytes(b), FrozenOptions{})
+	byRange := openFrozen(t, f.spec, "o", &ranged{b: b}, small)
+	// The keys are in the order of the rows.
+	all := setRange(t, f.set, Range{}, f.set.Applied())
+	ends := blockEnds(t, z, 1)
+	if len(ends) < 20 || len(ends) > len(rows)/2 {
+		t.Fatalf("%d blocks of %d rows", len(ends), len(rows))
+	}
+	for i, end := range ends {
+		at := slices.IndexFunc(all, func(e entry) bool { return e.key == end })
+		for _, edge := range []string{names[at], names[at] + "\x00", names[at] + "zz"} {
+			for _, open := range []bool{false, true} {
+				for _, reverse := range []bool{false, true} {
+					for _, q := range []Range{{Low: []any{edge}, LowOpen: open, Reverse: reverse}, {High: []any{edge}, HighOpen: open, Reverse: reverse}} {
+						var want []entry
+						for k, n := range names {
+							c := strings.Compare(n, edge)
+							if q.High != nil {
+								c = -c
+							}
+							if c > 0 || c == 0 && !open {
+								want = append(want, all[k])
+							}
+						}
+						if reverse {
+							slices.Reverse(want)
+						}
+						for _, z := range []*Frozen{z, byRange} {
+							if got := frozenRange(t, z, q); !slices.Equal(got, want) {
+								t.Fatalf("at the end of block %d, %.100q: %d rows, want %d", i, fmt.Sprint(q), len(got), len(want))
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}

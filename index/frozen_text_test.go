@@ -418,11 +418,7 @@ func TestFrozenOtherIndex(t *testing.T) {
 	if _, err := f.RangeKeys(t.Context(), Range{}); !errors.Is(err, ErrNoIndex) {
 		t.Errorf("a range: %v", err)
 	}
-	other := newTextTable(t, true, false, Text{})
-	if _, err := other.searchParts(query.NewMatchAllQuery(), 1, []Part{{Frozen: &FrozenPart{Index: f}}}); !errors.Is(err, ErrOtherIndex) {
-		t.Errorf("a search by another Spec: %v", err)
-	}
-	for _, p := range []FrozenPart{{Index: f, HiddenRows: 1}, {Index: f, HiddenRows: 2, Hidden: func(uint32) bool { return true }}} {
+	for _, p := range []FrozenPart{{Index: f, HiddenRows: 1}, {Index: f, HiddenTerms: 1}, {Index: f, HiddenRows: 2, Hidden: func(uint32) bool { return true }}} {
 		if _, err := x.searchParts(query.NewMatchAllQuery(), 1, []Part{{Frozen: &p}}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("hidden rows that are not there: %v", err)
 		}
@@ -439,6 +435,52 @@ func TestFrozenOtherIndex(t *testing.T) {
 	}
 	if _, err := x.tabs[0].set.Freeze(t.Context(), "body", 1, identity, new(bytes.Buffer)); !errors.Is(err, ErrFailed) {
 		t.Errorf("freeze a failed index: %v", err)
+	}
+}
+
+// TestFrozenPartOfAnotherSpec: a part is searched by any Spec that could have opened it,
+// such as that of the next process over the same schema, and by no other.
+func TestFrozenPartOfAnotherSpec(t *testing.T) {
+	x := newTextTable(t, true, false, Text{})
+	x.put(textDoc(1, "some words"), textDoc(2, "word"))
+	b := FrozenBytes(freeze(t, x.tabs[0].set, "body", identity))
+	parts := []Part{{Frozen: &FrozenPart{Index: openFrozen(t, x.spec, "body", b, FrozenOptions{})}}}
+	want := x.search(query.NewMatchQuery("word"), 10, 2)
+
+	renamed := x.spec.Schema().Fields()
+	renamed[1] = field("renamed", renamed[1].Type, 2, true)
+	other := x.spec.Schema().Fields()
+	other[1] = field("body", other[1].Type, 3, true)
+	for name, c := range map[string]struct {
+		fields []arrow.Field
+		cfg    Config
+		what   string
+	}{
+		"the same":                  {x.spec.Schema().Fields(), Text{Name: "body", Column: Column{Name: "body"}}, ""},
+		"another name":              {x.spec.Schema().Fields(), Text{Name: "t", Column: Column{Name: "body"}}, ""},
+		"another name of the field": {renamed, Text{Name: "body", Column: Column{Name: "renamed"}}, ""},
+		"another field":             {other, Text{Name: "body", Column: Column{Name: "body"}}, "column"},
+		"another analyzer":          {x.spec.Schema().Fields(), Text{Name: "body", Column: Column{Name: "body"}, Analyzer: "en"}, "analyzer"},
+		"no positions":              {x.spec.Schema().Fields(), Text{Name: "body", Column: Column{Name: "body"}, NoPositions: true}, "positions"},
+	} {
+		s := mustBind(t, arrow.NewSchema(c.fields, nil), cols("id"), c.cfg)
+		hits, err := s.SearchText(t.Context(), c.cfg.IndexName(), TextSearch{Query: query.NewMatchQuery("word"), Limit: 10}, parts...)
+		var differs *OtherIndexError
+		switch {
+		case c.what != "":
+			if !errors.Is(err, ErrOtherIndex) || !errors.As(err, &differs) || differs.What != c.what {
+				t.Errorf("%s: %v", name, err)
+			}
+		case err != nil || len(hits) != len(want) || uint64(hits[0].Slot) != want[0].ordinal || hits[0].Score != want[0].score:
+			t.Errorf("%s: %v, %v, want %v", name, hits, err, want)
+		}
+	}
+
+	sc := testSchema(true)
+	f := newFixture(mustBind(t, sc, cols("id"), Ordered{Name: "o", Columns: cols("id")}))
+	ordered := openFrozen(t, f.spec, "o", FrozenBytes(freeze(t, f.set, "o", identity)), FrozenOptions{})
+	if _, err := x.searchParts(query.NewMatchAllQuery(), 1, []Part{{Frozen: &FrozenPart{Index: ordered}}}); !errors.Is(err, ErrOtherIndex) {
+		t.Errorf("a search of an ordered index: %v", err)
 	}
 }
 
@@ -518,5 +560,73 @@ func TestFrozenSeeksOverGroups(t *testing.T) {
 	}
 	if p.seek(20*groupPostings) || !errors.Is(p.err, ErrCorrupt) {
 		t.Errorf("a seek into the damage: slot %d, %v", p.slot, p.err)
+	}
+}
+
+// blockEnds are the last keys of the blocks of a frozen index.
+func blockEnds(t testing.TB, f *Frozen, each int) (last []string) {
+	t.Helper()
+	x, err := f.index(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := entries{each: each}
+	for _, ref := range x.refs {
+		if err := e.load(t.Context(), f, ref, 0); err != nil {
+			t.Fatal(err)
+		}
+		last = append(last, string(e.key(e.len()-1)))
+	}
+	return last
+}
+
+// TestFrozenTextRangesBetweenBlocks: a range of terms that begins between the last term of
+// a block and the first one of the next has that first one, and all that follow.
+func TestFrozenTextRangesBetweenBlocks(t *testing.T) {
+	x := newTextTable(t, false, false, Text{Analyzer: "keyword"})
+	r := rand.New(rand.NewPCG(151, 152))
+	var words []string
+	for i := range 200 {
+		// Blocks of two to some ten terms.
+		w := fmt.Sprintf("%03d", i) + strings.Repeat(pick(r, "a", "z"), pick(r, 1, 80, 500))
+		words = append(words, w)
+		x.put(textDoc(0, w))
+	}
+	for _, o := range []FrozenOptions{{}, small} {
+		parts := x.frozenParts(1, o)
+		f := parts[0].Frozen.Index
+		ends := blockEnds(t, f, termNumbers)
+		if len(ends) < 20 || len(ends) > len(words)/2 {
+			t.Fatalf("%d blocks of %d terms", len(ends), len(words))
+		}
+		for i, end := range ends {
+			for _, from := range []string{end, end + "\x00", end + "zz"} {
+				start, _ := slices.BinarySearch(words, from)
+				l, err := f.search(t.Context()).termsFrom(from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, want := range words[start:] {
+					if got, ok := l.word(); !ok || got != want {
+						t.Fatalf("from just above block %d: %.10q, want %.10q", i, got, want)
+					}
+					if err := l.next(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got, ok := l.word(); ok {
+					t.Fatalf("from block %d: %.10q behind the last term", i, got)
+				}
+				yes := true
+				q := query.NewTermRangeInclusiveQuery(from, ends[min(i+3, len(ends)-1)], &yes, &yes)
+				hits, err := x.searchParts(q, 1000, parts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := same(hits, x.search(q, 1000, uint64(len(words))), 1e-9); err != nil {
+					t.Errorf("from just above block %d: %v", i, err)
+				}
+			}
+		}
 	}
 }

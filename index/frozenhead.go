@@ -127,6 +127,9 @@ func (h *frozenHead) decode(b []byte) error {
 	if len(b) < frozenHeadBytes {
 		return bad("too short")
 	}
+	if b[4]&^1 != 0 || [3]byte(b[5:]) != [3]byte{} {
+		return bad("flags that this version does not know")
+	}
 	*h = frozenHead{
 		kind: b[0], rowForm: b[1], rowWidth: b[2], lengthWidth: b[3], positions: b[4]&1 != 0,
 		slots: le.Uint32(b[8:]), rows: le.Uint32(b[12:]), terms: le.Uint64(b[16:]), entries: le.Uint64(b[24:]),

@@ -23,8 +23,10 @@ func (z *freezer) ordered(name string, o *ordered) error {
 	z.out.Section(sectionEntries)
 	w := blockWriter{to: z.out}
 	for key, slot := range seq {
-		if w.count%checkEvery == 0 && z.ctx.Err() != nil {
-			return z.ctx.Err()
+		if w.count%checkEvery == 0 {
+			if err := z.stopped(); err != nil {
+				return err
+			}
 		}
 		if z.has(slot) {
 			w.add(key, 0, uint64(slot))

@@ -45,8 +45,10 @@ func (z *freezer) text(t *text) error {
 		if !ok {
 			break
 		}
-		if i%64 == 0 && z.ctx.Err() != nil {
-			return z.ctx.Err()
+		if i%64 == 0 {
+			if err := z.stopped(); err != nil {
+				return err
+			}
 		}
 		term, err := list.term()
 		if err != nil {
@@ -168,7 +170,10 @@ func (s *frozenSearch) termsFrom(text string) (termList, error) {
 	if err := l.load(); err != nil {
 		return nil, err
 	}
-	for i, _ := l.e.search(key); l.i < i; {
+	// Behind the last term of the block comes the first one of the next: next goes there,
+	// and begins to count anew.
+	i, _ := l.e.search(key)
+	for range i {
 		if err := l.next(); err != nil {
 			return nil, err
 		}

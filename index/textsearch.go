@@ -97,7 +97,7 @@ func (s *Spec) prepare(ctx context.Context, name string, q query.Query, parts []
 	if q, err = checkQuery(spec, q, withCallbacks); err != nil {
 		return nil, nil, nil, err
 	}
-	searched, err := textParts(ctx, spec, parts)
+	searched, err := s.textParts(ctx, spec, parts)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -34,11 +34,11 @@ type lengthReader interface {
 }
 
 // textParts opens the parts for one search.
-func textParts(ctx context.Context, spec *textSpec, parts []Part) ([]textPart, error) {
+func (s *Spec) textParts(ctx context.Context, spec *textSpec, parts []Part) ([]textPart, error) {
 	out := make([]textPart, 0, len(parts))
 	for i, p := range parts {
 		if p.Frozen != nil {
-			if err := p.Frozen.check(spec); err != nil {
+			if err := p.Frozen.check(s, spec); err != nil {
 				return nil, err
 			}
 			if i > 0 && parts[i-1].Frozen == nil {
@@ -58,12 +58,14 @@ func textParts(ctx context.Context, spec *textSpec, parts []Part) ([]textPart, e
 }
 
 // check reports a part that is of another index, or hides more than there is.
-func (p *FrozenPart) check(spec *textSpec) error {
+func (p *FrozenPart) check(s *Spec, spec *textSpec) error {
 	f := p.Index
-	switch {
-	case f.text != spec:
-		return &OtherIndexError{Index: spec.cfg.Name, What: "configuration", Got: place(f.name, ""), Want: "that of this Spec"}
-	case p.HiddenRows > uint64(f.head.rows) || p.HiddenTerms > f.head.terms || p.Hidden == nil && p.HiddenRows > 0:
+	if f.text != spec {
+		if err := f.head.expect(s, spec); err != nil {
+			return err
+		}
+	}
+	if p.HiddenRows > uint64(f.head.rows) || p.HiddenTerms > f.head.terms || p.Hidden == nil && p.HiddenRows+p.HiddenTerms > 0 {
 		return fmt.Errorf("%s: %w: %d rows with %d terms are hidden in a frozen part of %d rows with %d: HiddenRows and HiddenTerms are those of the rows that Hidden is true for",
 			place(f.name, ""), ErrInvalid, p.HiddenRows, p.HiddenTerms, f.head.rows, f.head.terms)
 	}

@@ -133,7 +133,8 @@ func (f *File) read(ctx context.Context, offset, length int64) ([]byte, error) {
 	return b, nil
 }
 
-// trailer reads the last bytes of the object, and returns where the footer begins.
+// trailer reads the last bytes of the object, and returns where the footer begins. They
+// are not checked yet, but no longer footer than can be is read on their word.
 func (f *File) trailer(b []byte) (footer int64, err error) {
 	at := f.size - trailerBytes
 	if [8]byte(b[24:]) != magic {
@@ -149,19 +150,22 @@ func (f *File) trailer(b []byte) (footer int64, err error) {
 	if body < headerBytes || body > uint64(at)-8 {
 		return 0, f.corrupt(at, "its footer has no place")
 	}
+	least := 8 + 4*pages(int64(body))
+	if n := at - int64(body); n < least || n > least+maxSections*sectionBytes+maxMeta {
+		return 0, f.corrupt(at, fmt.Sprintf("its footer of %d bytes has no place", n))
+	}
 	return int64(body), nil
 }
 
 // footer reads what is behind the pages: footer and trailer.
 func (f *File) footer(b []byte) error {
 	f.body = f.size - int64(len(b))
-	sum := len(b) - trailerBytes + 20
-	if crc32.Checksum(b[:sum], castagnoli) != le.Uint32(b[sum:]) {
-		return f.corrupt(f.body, "the footer's checksum is wrong")
+	if err := f.checkFooter(b); err != nil {
+		return err
 	}
 	n, meta := int64(le.Uint32(b)), int64(le.Uint32(b[4:]))
 	b = b[8 : len(b)-trailerBytes]
-	if n > maxSections || n*sectionBytes+meta+4*pages(f.body) != int64(len(b)) {
+	if n > maxSections || meta > maxMeta || n*sectionBytes+meta+4*pages(f.body) != int64(len(b)) {
 		return f.corrupt(f.body, "the footer's length is wrong")
 	}
 	f.sections = make(map[uint32]Section, n)
@@ -176,6 +180,15 @@ func (f *File) footer(b []byte) error {
 		f.sections[uint32(id)] = Section{Offset: int64(offset), Length: int64(length)}
 	}
 	f.meta, f.crcs = b[:meta:meta], b[meta:]
+	return nil
+}
+
+// checkFooter checks footer and trailer against their checksum.
+func (f *File) checkFooter(b []byte) error {
+	sum := len(b) - trailerBytes + 20
+	if crc32.Checksum(b[:sum], castagnoli) != le.Uint32(b[sum:]) {
+		return f.corrupt(f.size-int64(len(b)), "the footer's checksum is wrong")
+	}
 	return nil
 }
 
@@ -263,21 +276,18 @@ func (f *File) verify(page int64, b []byte) error {
 	return nil
 }
 
-// Verify reads the whole object and checks every byte of it.
+// Verify reads the whole object from its source and checks every byte of it, and then
+// what is held of a small object in memory.
 func (f *File) Verify(ctx context.Context) error {
+	_, inMemory := f.src.(Bytes)
 	for at := int64(0); at < pages(f.body); at += readPages {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		last := min(at+readPages, pages(f.body)) - 1
-		b := f.whole
-		if b != nil {
-			b = b[at*PageBytes : min((last+1)*PageBytes, f.body)]
-		} else {
-			var err error
-			if b, err = f.read(ctx, at*PageBytes, min((last+1)*PageBytes, f.body)-at*PageBytes); err != nil {
-				return err
-			}
+		b, err := f.read(ctx, at*PageBytes, min((last+1)*PageBytes, f.body)-at*PageBytes)
+		if err != nil {
+			return err
 		}
 		for p := at; p <= last; p++ {
 			n := min(PageBytes, len(b))
@@ -288,6 +298,11 @@ func (f *File) Verify(ctx context.Context) error {
 				return f.corrupt(0, "it does not begin as such an object does")
 			}
 			b = b[n:]
+			if f.whole != nil && !inMemory {
+				if err := f.check(p); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	// The footer, which was checked when the object was opened, may have changed since.
@@ -298,9 +313,5 @@ func (f *File) Verify(ctx context.Context) error {
 	if _, err := f.trailer(b[len(b)-trailerBytes:]); err != nil {
 		return err
 	}
-	sum := len(b) - trailerBytes + 20
-	if crc32.Checksum(b[:sum], castagnoli) != le.Uint32(b[sum:]) {
-		return f.corrupt(f.body, "the footer's checksum is wrong")
-	}
-	return nil
+	return f.checkFooter(b)
 }

@@ -23,6 +23,9 @@ const (
 
 	// maxSections bounds what a reader takes: there are as many as the writer's code has.
 	maxSections = 64
+	// maxMeta bounds what an object is closed with, and so what Open reads: a thousand times
+	// what a description of a few columns takes.
+	maxMeta = 1 << 20
 )
 
 var (
@@ -67,7 +70,7 @@ type Section struct{ Offset, Length int64 }
 // End is the offset behind the section.
 func (s Section) End() int64 { return s.Offset + s.Length }
 
-// Page is the number of the page with the byte at an offset.
+// pageOf is the number of the page with the byte at an offset.
 func pageOf(offset int64) int64 { return offset / PageBytes }
 
 func pages(body int64) int64 { return (body + PageBytes - 1) / PageBytes }

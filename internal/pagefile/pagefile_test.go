@@ -123,6 +123,67 @@ func TestLongFooter(t *testing.T) {
 	}
 }
 
+// TestWrongPlaceOfTheFooter: the trailer says where the footer begins, and is only checked
+// with it. A flipped bit there does not make Open read the whole object, which is of any
+// size.
+func TestWrongPlaceOfTheFooter(t *testing.T) {
+	b, _ := object(t, 36*PageBytes)
+	at := len(b) - trailerBytes
+	far := 0
+	for bit := range 64 {
+		b[at+bit/8] ^= 1 << (bit % 8)
+		src := ranges(b)
+		if _, err := Open(t.Context(), src, large); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("bit %d: %v", bit, err)
+		}
+		read := int64(0)
+		for _, n := range src.lengths {
+			read += n
+		}
+		if le.Uint64(b[at:]) < uint64(len(b))/2 {
+			far++
+			if read > tailBytes {
+				t.Errorf("bit %d: %d bytes of %d are read", bit, read, len(b))
+			}
+		}
+		if most := int64(tailBytes + 8 + maxSections*sectionBytes + maxMeta + 4*37); read > most {
+			t.Errorf("bit %d: %d bytes are read, more than the %d of the longest footer", bit, read, most)
+		}
+		b[at+bit/8] ^= 1 << (bit % 8)
+	}
+	if far == 0 {
+		t.Error("no bit was far off")
+	}
+}
+
+// TestLongestMeta: what is written with Close is as long as a reader takes, and no longer.
+func TestLongestMeta(t *testing.T) {
+	for n, ok := range map[int]bool{maxMeta: true, maxMeta + 1: false} {
+		var buf bytes.Buffer
+		w := NewWriter(&buf)
+		for id := range uint32(maxSections) {
+			w.Section(id)
+		}
+		w.Write(make([]byte, 10*PageBytes))
+		meta := make([]byte, n)
+		if _, err := w.Close(meta); (err == nil) != ok {
+			t.Errorf("%d bytes: %v", n, err)
+		} else if !ok {
+			continue
+		}
+		if f, err := Open(t.Context(), ranges(buf.Bytes()), large); err != nil || len(f.Meta()) != n {
+			t.Errorf("%d bytes do not open: %v", n, err)
+		}
+	}
+	w := NewWriter(io.Discard)
+	for id := range uint32(maxSections + 1) {
+		w.Section(id)
+	}
+	if _, err := w.Close(nil); err == nil {
+		t.Error("more sections than a reader takes")
+	}
+}
+
 // A small object takes one read, a large one one read for its end, and one for pages
 // that lie side by side; what was read stays, within its bound.
 func TestReads(t *testing.T) {
@@ -133,7 +194,7 @@ func TestReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, f, content)
-	if len(src.lengths) != 2 || f.Bytes() < int64(len(b)) { // one by Verify, of the footer
+	if len(src.lengths) != 1+4 || f.Bytes() < int64(len(b)) { // four by Verify
 		t.Errorf("small: %d reads, %d bytes held", len(src.lengths), f.Bytes())
 	}
 
@@ -326,6 +387,49 @@ func TestDamageAhead(t *testing.T) {
 		if (page == 5) != errors.Is(err, ErrCorrupt) {
 			t.Errorf("page %d: %v", page, err)
 		}
+	}
+}
+
+// TestVerifyReadsTheSource: what changes after an object was opened, whichever byte, is
+// found by Verify, also where a small object is kept in memory; and so is what was read
+// wrong then of one that is intact.
+func TestVerifyReadsTheSource(t *testing.T) {
+	b, content := object(t, 3*PageBytes)
+	for name, o := range map[string]Options{"in memory": {}, "by ranges": large} {
+		src := ranges(bytes.Clone(b))
+		f, err := Open(t.Context(), src, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, f, content)
+		for at := 0; at < len(b); at += 1 + rand.IntN(PageBytes/8) {
+			src.b[at] ^= 1
+			if err := f.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s, byte %d: %v", name, at, err)
+			}
+			src.b[at] ^= 1
+		}
+		for at := len(b) - trailerBytes; at < len(b); at++ {
+			src.b[at] ^= 1
+			if err := f.Verify(t.Context()); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrVersion) {
+				t.Errorf("%s, byte %d: %v", name, at, err)
+			}
+			src.b[at] ^= 1
+		}
+		if err := f.Verify(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	src := ranges(bytes.Clone(b))
+	src.b[PageBytes] ^= 1
+	f, err := Open(t.Context(), src, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src.b[PageBytes] ^= 1
+	if err := f.Verify(t.Context()); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("damage in memory: %v", err)
 	}
 }
 

@@ -82,10 +82,17 @@ func (w *Writer) send(b []byte) {
 	}
 }
 
-// Close ends the object. meta is kept in the footer, which every Open reads. size is
-// that of the whole object.
+// Err is the first error of what the object is written to. After it nothing is written,
+// whatever Write is given.
+func (w *Writer) Err() error { return w.err }
+
+// Close ends the object. meta is kept in the footer, which every Open reads; it has a
+// mebibyte at most, and there are at most 64 sections. size is that of the whole object.
 func (w *Writer) Close(meta []byte) (size int64, err error) {
 	w.end()
+	if n := len(w.sections) / sectionBytes; n > maxSections || len(meta) > maxMeta {
+		return 0, fmt.Errorf("write an object: %d sections and %d bytes to describe them, at most %d and %d can be read", n, len(meta), maxSections, maxMeta)
+	}
 	if len(w.page) > 0 {
 		w.flush()
 	}
