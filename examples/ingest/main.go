@@ -6,6 +6,8 @@
 //	curl -s http://127.0.0.1:8080/events/1
 //	curl -s -G http://127.0.0.1:8080/events --data-urlencode 'q=failed -test' --data-urlencode 'where=kind == "login"'
 //
+// A search takes q, and where, limit and offset.
+//
 // A POST is answered once its rows are durable. SIGINT or SIGTERM stops it
 // gracefully: requests under way are finished, then the writer is closed. When
 // the writer fails, because another process has taken the shard over or the store

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -205,25 +206,14 @@ func (s *service) get(rw http.ResponseWriter, req *http.Request) {
 }
 
 // search returns the events whose messages match q best, a query string such as
-// login +failed -test, as a list of at most limit (10). With where, they are those
-// that this filter is true for, such as value >= 3 and kind == "login".
+// login +failed -test: at most limit (10, up to 1,000) of them after the best offset (0).
+// With where, they are those that this filter is true for, such as
+// value >= 3 and kind == "login". Each has what matched in its message, as HTML.
 func (s *service) search(rw http.ResponseWriter, req *http.Request) {
-	form := req.URL.Query()
-	var o memwal.SearchOptions
-	if text := form.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxHits {
-			http.Error(rw, fmt.Sprintf("the limit must be a whole number from 1 to %d", maxHits), http.StatusBadRequest)
-			return
-		}
-		o.Limit = n
-	}
-	if text := form.Get("where"); text != "" {
-		var err error
-		if o.Filter, err = filtertext.Parse(text, eventSchema); err != nil {
-			fail(rw, err)
-			return
-		}
+	q, o, err := searchOf(req.URL.Query())
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
 	}
 	snap, err := s.w.Snapshot()
 	if err != nil {
@@ -231,7 +221,7 @@ func (s *service) search(rw http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer snap.Close() // the hits are lent until then
-	hits, err := snap.Hits(req.Context(), messages, query.NewQueryStringQuery(form.Get("q")), o)
+	hits, err := snap.Hits(req.Context(), messages, q, o)
 	if err != nil {
 		fail(rw, err)
 		return
@@ -240,9 +230,49 @@ func (s *service) search(rw http.ResponseWriter, req *http.Request) {
 	for _, h := range hits {
 		doc := document(snap, h.Row)
 		doc["_score"] = h.Score
+		var fragments []string
+		for _, f := range h.Fragments {
+			fragments = append(fragments, f.Text)
+		}
+		doc["_fragments"] = fragments
 		docs = append(docs, doc)
 	}
 	answer(rw, docs)
+}
+
+// searchOf reads the parameters of a search. A misspelt one is an error: without its
+// filter a search would find too much.
+func searchOf(form url.Values) (query.Query, memwal.SearchOptions, error) {
+	o := memwal.SearchOptions{Highlight: &memwal.Highlight{HTML: true}}
+	for name, values := range form {
+		var err error
+		switch value := values[0]; name {
+		case "q":
+		case "limit":
+			o.Limit, err = number(name, value, 1)
+		case "offset":
+			o.Offset, err = number(name, value, 0)
+		case "where":
+			o.Filter, err = filtertext.Parse(value, eventSchema)
+		default:
+			err = fmt.Errorf("unknown parameter %q: there are q, where, limit and offset", name)
+		}
+		if err != nil {
+			return nil, o, err
+		}
+	}
+	if form.Get("q") == "" {
+		return nil, o, errors.New("q is missing: the words to search for")
+	}
+	return query.NewQueryStringQuery(form.Get("q")), o, nil
+}
+
+func number(name, text string, least int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > maxHits {
+		return 0, fmt.Errorf("the %s must be a whole number from %d to %d", name, least, maxHits)
+	}
+	return n, nil
 }
 
 // document is a row as JSON takes it.

@@ -94,7 +94,7 @@ func TestServiceSearch(t *testing.T) {
 		{"q=failed&where=" + url.QueryEscape(`kind == "login"`), "[1]"},
 		{"q=failed+user&limit=1", "[2]"},
 		{"q=nothing", "[]"},
-		{"q=", "[]"},
+		{"q=failed&offset=1", "[1]"},
 	} {
 		var docs []struct {
 			ID    int64   `json:"id"`
@@ -113,12 +113,16 @@ func TestServiceSearch(t *testing.T) {
 			t.Errorf("%s: found %s, want %s", tc.query, got, tc.want)
 		}
 	}
+	if got := do("GET", "/events?q=wrong", "", http.StatusOK); !strings.Contains(got, `\u003cmark\u003ewrong\u003c/mark\u003e`) {
+		t.Errorf("what matched is not marked: %s", got)
+	}
 	// The newest version of an event is what counts.
 	do("POST", "/events", `{"id":3,"kind":"job","message":"the nightly job is done"}`, http.StatusOK)
 	if got := do("GET", "/events?q=failed", "", http.StatusOK); strings.Contains(got, `"id":3`) {
 		t.Errorf("a message that was replaced is found: %s", got)
 	}
-	for query, want := range map[string]string{"q=%22": "query", "q=a&limit=0": "from 1 to 1000", "q=a&where=nope": `column "nope"`} {
+	for query, want := range map[string]string{"q=%22": "query", "q=a&limit=0": "from 1 to 1000", "q=a&where=nope": `column "nope"`,
+		"q=": "q is missing", "where=value+%3E+1": "q is missing", "q=a&wher=true": "unknown parameter", "q=a&offset=-1": "from 0 to 1000"} {
 		if got := do("GET", "/events?"+query, "", http.StatusBadRequest); !strings.Contains(got, want) {
 			t.Errorf("%s: %q", query, got)
 		}
