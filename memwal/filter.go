@@ -18,8 +18,9 @@ import (
 // Columns of all types with a total order can be compared: bool, integers, floats,
 // decimals, dates, times, timestamps, durations, month intervals, utf8 and binary in
 // all forms, and dictionaries of and extensions over these. IsNull takes every type.
-// Values are Go values as Snapshot.Lookup takes them, exactly of the column's type;
-// text may have any length; nil is null. The order is that of indexes: -0.0 equals
+// Values are Go values as Snapshot.Lookup takes them: any Go integer for an integer
+// column that can hold it, a float for a float, and so on, see package index. Text may
+// have any length; nil is null. The order is that of indexes: -0.0 equals
 // 0.0, all NaN are equal to each other and greater than everything, text goes by its bytes.
 //
 // A Filter is immutable and may be shared.

@@ -44,7 +44,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() []error { return []error{memwal.ErrInvalid, e.Err} }
 
 // Parse reads a filter of a table with a schema. See the package's comment for the
-// syntax. What it returns fits the schema.
+// syntax. What it returns fits the schema. An empty text is an error: where no filter is
+// asked for, use the zero memwal.Filter.
 func Parse(text string, schema *arrow.Schema) (memwal.Filter, error) {
 	p := &translator{text: text, schema: schema}
 	root, err := p.parse()
