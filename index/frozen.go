@@ -44,12 +44,20 @@ type (
 	CorruptError = pagefile.CorruptError
 	// VersionError reports the version that a frozen index has.
 	VersionError = pagefile.VersionError
-	// FrozenSource is where the bytes of a frozen index come from.
+	// FrozenSource is where the bytes of a frozen index come from:
+	//
+	//	Size() int64 // of the whole object, in bytes
+	//	ReadRange(ctx context.Context, offset, length int64) ([]byte, error)
+	//
+	// Both are safe for concurrent use. ReadRange is asked for bytes within the object
+	// alone; nobody changes what it returns for as long as somebody holds it.
 	FrozenSource = pagefile.Source
-	// FrozenBytes is a frozen index in memory. It is not copied; the caller keeps it and
+	// FrozenBytes is a frozen index in memory, a []byte as a FrozenSource. It is not copied; the caller keeps it and
 	// does not change it.
 	FrozenBytes = pagefile.Bytes
-	// FrozenOptions bound the memory of an open frozen index.
+	// FrozenOptions bound the memory of an open frozen index. CacheBytes, of pages that are
+	// kept (4 MiB); WholeBytes, the size up to which an object is read at once and kept
+	// (1 MiB). Zero stands for the default.
 	FrozenOptions = pagefile.Options
 )
 
