@@ -50,7 +50,8 @@ type Highlighter struct {
 
 // NewHighlighter returns a Highlighter for the hits of a query in a text index. A query
 // that the index cannot answer is a *QueryError.
-func (s *Spec) NewHighlighter(name string, q query.Query, how Highlight) (*Highlighter, error) {
+func (s *Spec) NewHighlighter(name string, q query.Query, how Highlight) (h *Highlighter, err error) {
+	defer contain(name, &err)
 	spec, err := s.text(name)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,8 @@ func (s *Spec) NewHighlighter(name string, q query.Query, how Highlight) (*Highl
 // but"), there is one fragment, its beginning. A row without text has none.
 //
 // The row is analysed again. Fragments share no memory with it.
-func (h *Highlighter) Row(ctx context.Context, rec arrow.RecordBatch, row int) ([]Fragment, error) {
+func (h *Highlighter) Row(ctx context.Context, rec arrow.RecordBatch, row int) (fragments []Fragment, err error) {
+	defer contain(h.spec.cfg.Name, &err)
 	col := newTextColumn(rec.Column(h.spec.col))
 	from, to := col.span(row)
 	r := &rowReader{spec: h.spec, places: make(map[string][]*blevindex.TermFieldVector)}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/blevesearch/bleve/v2/search/query"
 	"github.com/blevesearch/bleve/v2/search/searcher"
@@ -183,9 +184,12 @@ func numberWord(q *query.DisjunctionQuery) (*query.MatchQuery, bool) {
 	if len(q.Disjuncts) != 2 {
 		return nil, false
 	}
-	m, ok := q.Disjuncts[0].(*query.MatchQuery)
-	r, same := q.Disjuncts[1].(*query.NumericRangeQuery)
-	if !ok || !same || r == nil || m == nil || r.Min == nil || r.Min != r.Max && *r.Min != *r.Max {
+	m, _ := q.Disjuncts[0].(*query.MatchQuery)
+	r, _ := q.Disjuncts[1].(*query.NumericRangeQuery)
+	if m == nil || r == nil || r.Min == nil || r.Max == nil || m.Field() != r.Field() {
+		return nil, false
+	}
+	if n, err := strconv.ParseFloat(m.Match, 64); err != nil || n != *r.Min || n != *r.Max {
 		return nil, false
 	}
 	n := *m

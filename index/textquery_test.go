@@ -109,6 +109,15 @@ func TestQueryKinds(t *testing.T) {
 		{shape, "asks for other values"},
 		{query.NewDocIDQuery([]string{"1"}), "asks for document ids"},
 		{queryString("body:>5"), "asks for other values"},
+		{queryString("lake body:>5"), "asks for other values"},
+		{queryString("lake body:>=5"), "asks for other values"},
+		{queryString("lake body:<5"), "asks for other values"},
+		{queryString("lake year:>5"), `it asks for "year"`},
+		{query.NewDisjunctionQuery([]query.Query{match("fish"), numbers("body", 5, 5)}), "asks for other values"},
+		{query.NewDisjunctionQuery([]query.Query{match("5"), numbers("body", 5, 5)}), "asks for other values"},
+		{query.NewDisjunctionQuery([]query.Query{match("5"), numbers("year", 5, 5)}), `it asks for "year"`},
+		{query.NewDisjunctionQuery([]query.Query{match("5"), numbers("", 5, 6)}), "asks for other values"},
+		{query.NewDisjunctionQuery([]query.Query{match("6"), numbers("", 5, 5)}), "asks for other values"},
 		{queryString(`body:>"2020-01-01T00:00:00Z"`), "asks for other values"},
 		{queryString("title:fish"), `it asks for "title"; the index is over column "body"`},
 		{noName, `it asks for "title"`},
@@ -140,12 +149,64 @@ func TestQueryKinds(t *testing.T) {
 	}
 }
 
+func numbers(field string, from, to float64) query.Query {
+	in := true
+	q := query.NewNumericRangeInclusiveQuery(&from, &to, &in, &in)
+	q.SetField(field)
+	return q
+}
+
 func repeated(q query.Query, n int) []query.Query {
 	out := make([]query.Query, n)
 	for i := range out {
 		out[i] = q
 	}
 	return out
+}
+
+// tripping panics when it is asked whether it lasts.
+type tripping struct{ context.Context }
+
+func (tripping) Err() error { panic("tripped") }
+
+// TestSearchPanics: a panic below a search, a count or a highlight is its error, of the
+// category of what must not happen, with the stack.
+func TestSearchPanics(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	x.put(textDoc(0, "fish"))
+	fish := query.NewMatchQuery("fish")
+	callback := query.NewCustomFilterQueryWithFilter(fish, func(context.Context, *search.DocumentMatch) (bool, error) { panic("tripped") }, nil, nil)
+	rec, row := x.tabs[0].rows.Locate(0)
+	for what, run := range map[string]func() error{
+		"callback": func() error {
+			_, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: callback, Limit: 1}, x.parts(1)...)
+			return err
+		},
+		"search": func() error {
+			_, err := x.spec.SearchText(tripping{t.Context()}, "body", TextSearch{Query: fish, Limit: 1}, x.parts(1)...)
+			return err
+		},
+		"count": func() error {
+			_, err := x.spec.TextHits(tripping{t.Context()}, "body", fish, x.parts(1)...)
+			return err
+		},
+		"highlight": func() error {
+			h, err := x.spec.NewHighlighter("body", fish, Highlight{})
+			if err == nil {
+				_, err = h.Row(tripping{t.Context()}, rec, row)
+			}
+			return err
+		},
+	} {
+		err := run()
+		p, ok := errors.AsType[*PanicError](err)
+		if !ok || !errors.Is(err, ErrInternal) || errors.Is(err, ErrInvalid) || p.Value != "tripped" || !strings.Contains(string(p.Stack), "textquery_test.go") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if want := `index "body": panic: tripped`; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
 }
 
 // TestQueryStringErrors: they say where nothing would help any more.

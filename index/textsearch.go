@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/collector"
@@ -58,7 +59,10 @@ type TextSearch struct {
 //
 // Statistics are those of the live rows below the bounds, accepted or not: hits and
 // scores are what an index of just these would give.
-func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...Part) ([]TextHit, error) {
+//
+// A panic, be it bleve's or that of a callback, is returned as a *PanicError.
+func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...Part) (hits []TextHit, err error) {
+	defer contain(name, &err)
 	spec, q, searched, err := s.prepare(ctx, name, want.Query, parts)
 	if err != nil {
 		return nil, err
@@ -74,7 +78,8 @@ func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, par
 
 // TextHits is how many rows, live in parts, match a query at most. It is what
 // TextSearch.Candidates is told.
-func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts ...Part) (uint64, error) {
+func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts ...Part) (hits uint64, err error) {
+	defer contain(name, &err)
 	spec, q, searched, err := s.prepare(ctx, name, q, parts)
 	if err != nil {
 		return 0, err
@@ -86,6 +91,14 @@ func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts .
 	}
 	defer searcher.Close()
 	return r.atMost(searcher), nil
+}
+
+// contain makes a panic the error of a search: bleve runs over queries that anybody may
+// have written, and one that trips it must not end the process.
+func contain(name string, err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("%s: %w", place(name, ""), &PanicError{Value: v, Stack: debug.Stack()})
+	}
 }
 
 // prepare checks what a search was given.

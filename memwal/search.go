@@ -138,7 +138,7 @@ func (f *found) fragments(ctx context.Context, h index.TextHit) ([]Fragment, err
 }
 
 // search leaves the snapshot pinned, unless it fails.
-func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o SearchOptions) (found, error) {
+func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o SearchOptions) (f found, err error) {
 	if o.Limit < 0 || o.Offset < 0 {
 		return found{}, invalid("search", fmt.Errorf("Limit is %d and Offset %d, must not be negative", o.Limit, o.Offset))
 	}
@@ -156,6 +156,12 @@ func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o Sea
 	if err := s.acquire(ctx, "search"); err != nil {
 		return found{}, err
 	}
+	pinned := false
+	defer func() {
+		if !pinned {
+			s.view.release()
+		}
+	}()
 	views := s.views()
 	want := index.TextSearch{Query: q, Limit: o.Limit, Offset: o.Offset, From: o.From}
 	if prog != nil {
@@ -166,15 +172,14 @@ func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o Sea
 			return ordinals, few
 		}
 	}
-	err = s.keyFailed(views)
 	var hits []index.TextHit
-	if err == nil {
+	if err = s.keyFailed(views); err == nil {
 		hits, err = s.r.spec.SearchText(ctx, name, want, memtable.Parts(views)...)
 	}
 	if err != nil {
-		s.view.release()
 		return found{}, searchError("search", err)
 	}
+	pinned = true
 	return found{views, hits, marks}, nil
 }
 

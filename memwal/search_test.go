@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/query"
 
 	"github.com/memwal/memwal-go/index"
@@ -295,5 +296,36 @@ func TestQ07_SearchOfASnapshotStays(t *testing.T) {
 			}
 		}
 		mustClose(t, w)
+	})
+}
+
+// TestSearchPanicLetsGo: a panic inside a search is its error, and the memory of the
+// snapshot is let go of all the same.
+func TestSearchPanicLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), textOptions())
+		mustPut(t, w, batchOf(t, testRow{1, "fish", 1}))
+		s := mustSnapshot(t, w.Snapshot)
+		trip := query.NewCustomFilterQueryWithFilter(word("fish"), func(context.Context, *search.DocumentMatch) (bool, error) { panic("tripped") }, nil, nil)
+		before := s.view.refs.Load()
+		for what, run := range map[string]func() error{
+			"Search": func() error { _, err := s.Search(t.Context(), "by text", trip, SearchOptions{}); return err },
+			"Hits":   func() error { _, err := s.Hits(t.Context(), "by text", trip, SearchOptions{}); return err },
+		} {
+			func() {
+				defer func() {
+					if v := recover(); v != nil {
+						t.Errorf("%s panics: %v", what, v)
+					}
+				}()
+				err := run()
+				if p, ok := errors.AsType[*index.PanicError](err); !ok || errors.Is(err, ErrInvalid) || !strings.Contains(string(p.Stack), "search_test.go") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}()
+			if n := s.view.refs.Load(); n != before {
+				t.Errorf("%s leaves %d references, before %d", what, n, before)
+			}
+		}
 	})
 }
