@@ -73,7 +73,11 @@ func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, par
 	if want.Nothing {
 		searched = nil
 	}
-	return newTextReader(ctx, spec, searched).search(ctx, q, want)
+	r, err := newTextReader(ctx, spec, searched)
+	if err != nil {
+		return nil, err
+	}
+	return r.search(ctx, q, want)
 }
 
 // TextHits is how many rows, live in parts, match a query at most. It is what
@@ -84,7 +88,10 @@ func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts .
 	if err != nil {
 		return 0, err
 	}
-	r := newTextReader(ctx, spec, searched)
+	r, err := newTextReader(ctx, spec, searched)
+	if err != nil {
+		return 0, err
+	}
 	searcher, err := r.searcher(ctx, q)
 	if err != nil {
 		return 0, err
