@@ -84,6 +84,9 @@ func (h *Highlighter) Row(ctx context.Context, rec arrow.RecordBatch, row int) (
 	r := &rowReader{spec: h.spec, places: make(map[string][]*blevindex.TermFieldVector)}
 	texts := make([]string, 0, to-from)
 	for i := from; i < to; i++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		r.add(len(texts), col.at(i))
 		texts = append(texts, col.at(i))
 	}

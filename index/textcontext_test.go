@@ -27,6 +27,9 @@ func (c *countdown) Err() error {
 // TestLongLoopsEndWithTheContext: each loop over rows or terms of a search looks at the
 // context as it goes, and ends with it.
 func TestLongLoopsEndWithTheContext(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and slow")
+	}
 	const rows = 2*checkEvery + 100
 	old, gone := make([]doc, rows), make([]doc, rows)
 	for i := range rows {

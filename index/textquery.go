@@ -241,8 +241,10 @@ func (c *queryCheck) leaf(q query.Query) (query.Query, error) {
 		return nil, fmt.Errorf("a %T asks for other values than text: give the condition as a filter to the search", q)
 	case *query.DocIDQuery:
 		return nil, errors.New("it asks for document ids; rows are looked up by key")
+	case *query.MatchAllQuery, *query.MatchNoneQuery:
+		return q, nil
 	}
-	return q, nil
+	return nil, fmt.Errorf("a %T is no query that a text index answers: put it together from those of bleve's package query", q)
 }
 
 // words counts what the query asks for.

@@ -121,6 +121,8 @@ func TestQueryKinds(t *testing.T) {
 		{queryString(`body:>"2020-01-01T00:00:00Z"`), "asks for other values"},
 		{queryString("title:fish"), `it asks for "title"; the index is over column "body"`},
 		{noName, `it asks for "title"`},
+		{&own{}, "a *index.own is no query"},
+		{query.NewConjunctionQuery([]query.Query{all, &own{}}), "a *index.own is no query"},
 		{callback, `fields ["n"]`},
 		{(*query.MatchQuery)(nil), "nil"},
 		{query.NewConjunctionQuery([]query.Query{nil}), "nil"},
@@ -155,6 +157,9 @@ func numbers(field string, from, to float64) query.Query {
 	q.SetField(field)
 	return q
 }
+
+// own is a query that bleve does not have.
+type own struct{ query.MatchAllQuery }
 
 func repeated(q query.Query, n int) []query.Query {
 	out := make([]query.Query, n)
@@ -206,6 +211,26 @@ func TestSearchPanics(t *testing.T) {
 		if want := `index "body": panic: tripped`; err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", what, err, want)
 		}
+	}
+}
+
+// TestNothingOpensNoPart: a search that can find nothing checks its query and does not
+// look up which rows are superseded.
+func TestNothingOpensNoPart(t *testing.T) {
+	x := newTextTable(t, true, false, Text{})
+	x.put(textDoc(1, "fish"))
+	x.rotate()
+	x.put(textDoc(1, "bird"))
+	parts := x.parts(2)
+	hits, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: query.NewMatchQuery("fish"), Limit: 1, Nothing: true}, parts...)
+	if err != nil || len(hits) > 0 {
+		t.Errorf("%v, %v", hits, err)
+	}
+	if n := parts[0].Set.Unresolved(parts[1:]...); n != 1 {
+		t.Errorf("%d rows are left to look up, want 1", n)
+	}
+	if _, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: &own{}, Limit: 1, Nothing: true}, parts...); !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v", err)
 	}
 }
 

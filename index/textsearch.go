@@ -49,7 +49,8 @@ type TextSearch struct {
 	// may answer with the ordinals, ascending, of all rows that can be accepted: the search
 	// then leaps from one to the next. It should do so if they are few beside the hits.
 	Candidates func(hits uint64) (ordinals []uint64, few bool)
-	// Nothing tells that no row can be accepted: the query is checked and finds nothing.
+	// Nothing tells that no row can be accepted: the query is checked and finds nothing, and
+	// no part is looked at.
 	Nothing bool
 }
 
@@ -63,15 +64,15 @@ type TextSearch struct {
 // A panic, be it bleve's or that of a callback, is returned as a *PanicError.
 func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...Part) (hits []TextHit, err error) {
 	defer contain(name, &err)
+	if want.Nothing {
+		parts = nil
+	}
 	spec, q, searched, err := s.prepare(ctx, name, want.Query, parts)
 	if err != nil {
 		return nil, err
 	}
 	if want.Limit < 1 || want.Offset < 0 {
 		return nil, &QueryError{Index: name, Err: fmt.Errorf("its limit is %d and its offset %d, expected at least 1 and 0", want.Limit, want.Offset)}
-	}
-	if want.Nothing {
-		searched = nil
 	}
 	r, err := newTextReader(ctx, spec, searched)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts .
 		return 0, err
 	}
 	defer searcher.Close()
-	return r.atMost(searcher), nil
+	return r.atMost(searcher), r.err
 }
 
 // contain makes a panic the error of a search: bleve runs over queries that anybody may
