@@ -87,10 +87,7 @@ func (s *Snapshot) Search(ctx context.Context, name string, q query.Query, o Sea
 	if err != nil {
 		return nil, err
 	}
-	j := &joiner{ctx: ctx, op: "search", gather: g, size: so.BatchRows, left: so.Limit, join: true, done: s.view.release}
-	for _, col := range g.columns {
-		j.join = j.join && concatenates(s.r.table.Schema.Field(col).Type)
-	}
+	j := s.joiner(ctx, "search", g, so)
 	j.pull, j.stop = iter.Pull(found.rows())
 	fields := g.schema.Fields()
 	last := len(fields) - 1
