@@ -70,6 +70,12 @@ func (e *ConfigError) Error() string {
 
 func (e *ConfigError) Is(target error) bool { return target == ErrInvalid }
 
+// optionError is an option out of bounds.
+type optionError struct{ what string }
+
+func (e *optionError) Error() string        { return e.what }
+func (e *optionError) Is(target error) bool { return target == ErrInvalid }
+
 // BatchError reports a batch or a row that an index cannot take.
 type BatchError struct {
 	Index  string // PrimaryKey for the primary key

@@ -26,7 +26,7 @@ type Text struct {
 	Analyzer string
 
 	// NoPositions leaves out the places of terms within their text. Phrases cannot be
-	// searched then, and the index is some 30 % smaller.
+	// searched then, and the index is 29 % smaller (BenchmarkTextApply).
 	NoPositions bool
 }
 

@@ -138,18 +138,14 @@ func (c *queryCheck) composite(q query.Query, depth int) (out query.Query, err e
 		return &n, err, true
 	case *query.CustomFilterQuery:
 		n := *q
-		if n.Query, err = c.query(q.Query, depth+1); err == nil {
-			err = noFields(q.Fields)
-		}
+		n.Query, err = c.called(q.Query, q.Fields, depth)
 		if c.callbacks == withoutCallbacks {
 			return n.Query, err, true
 		}
 		return &n, err, true
 	case *query.CustomScoreQuery:
 		n := *q
-		if n.Query, err = c.query(q.Query, depth+1); err == nil {
-			err = noFields(q.Fields)
-		}
+		n.Query, err = c.called(q.Query, q.Fields, depth)
 		if c.callbacks == withoutCallbacks {
 			return n.Query, err, true
 		}
@@ -169,12 +165,13 @@ func (c *queryCheck) all(qs []query.Query, depth int) ([]query.Query, error) {
 	return out, nil
 }
 
-// noFields refuses callbacks that want values of columns: they would get none.
-func noFields(fields []string) error {
+// called is the query below a callback. One that wants values of columns is refused: it
+// would get none.
+func (c *queryCheck) called(q query.Query, fields []string, depth int) (query.Query, error) {
 	if len(fields) > 0 {
-		return fmt.Errorf("its callback asks for the fields %q, and there are no values in the index: give a filter to the search", fields)
+		return nil, fmt.Errorf("its callback asks for the fields %q, and there are no values in the index: give a filter to the search", fields)
 	}
-	return nil
+	return c.query(q, depth+1)
 }
 
 // numberWord is the word of a number in a query string. bleve asks for the word or the
@@ -299,10 +296,12 @@ func (c *queryCheck) matchPhrase(q *query.MatchPhraseQuery) error {
 	return c.phrase(terms)
 }
 
+var errNoPositions = errors.New("phrases need positions, which it was configured without")
+
 // phrase bounds the ways in which a phrase can be put together: bleve tries them all.
 func (c *queryCheck) phrase(terms [][]string) error {
 	if c.spec.cfg.NoPositions {
-		return errors.New("phrases need positions, which it was configured without")
+		return errNoPositions
 	}
 	if len(terms) > maxPhrase {
 		return fmt.Errorf("a phrase has more than %d words", maxPhrase)

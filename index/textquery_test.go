@@ -234,7 +234,7 @@ func TestNothingOpensNoPart(t *testing.T) {
 	}
 }
 
-// TestQueryStringErrors: they say where nothing would help any more.
+// TestQueryStringErrors: they say from which byte on no continuation makes them valid.
 func TestQueryStringErrors(t *testing.T) {
 	x := newTextTable(t, false, false, Text{})
 	for _, c := range []struct {

@@ -103,9 +103,8 @@ func (r *textReader) has(p *textPart, l termList) (bool, error) {
 
 // field refuses what is asked of another column than that of the index.
 func (r *textReader) field(name string) error {
-	if name != r.spec.cfg.Column.Name {
-		return &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("it asks for %q; the index is over column %q, which is asked where a query names no field",
-			name, r.spec.cfg.Column.Name)}
+	if err := r.spec.field(name); err != nil {
+		return &QueryError{Index: r.spec.cfg.Name, Err: err}
 	}
 	return nil
 }
@@ -234,7 +233,7 @@ func (r *textReader) TermFieldReader(_ context.Context, word []byte, field strin
 		return nil, err
 	}
 	if places && r.spec.cfg.NoPositions {
-		return nil, &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("phrases need positions, which it was configured without")}
+		return nil, &QueryError{Index: r.spec.cfg.Name, Err: errNoPositions}
 	}
 	w := &termReader{r: r, places: places, found: make([]sourceTerm, len(r.parts))}
 	for i := range r.parts {

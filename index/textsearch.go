@@ -72,7 +72,7 @@ func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, par
 		return nil, err
 	}
 	if want.Limit < 1 || want.Offset < 0 {
-		return nil, &QueryError{Index: name, Err: fmt.Errorf("its limit is %d and its offset %d, expected at least 1 and 0", want.Limit, want.Offset)}
+		return nil, &optionError{fmt.Sprintf("TextSearch.Limit is %d and TextSearch.Offset %d, expected at least 1 and 0", want.Limit, want.Offset)}
 	}
 	r, err := newTextReader(ctx, spec, searched)
 	if err != nil {

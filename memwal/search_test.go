@@ -329,3 +329,36 @@ func TestSearchPanicLetsGo(t *testing.T) {
 		}
 	})
 }
+
+// TestSearchOptionsAreChecked: Search, Hits and ExplainSearch refuse the same, as the
+// caller's fault, and name the option.
+func TestSearchOptionsAreChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), textOptions())
+		s := mustSnapshot(t, w.Snapshot)
+		for _, c := range []struct {
+			o    SearchOptions
+			want string
+		}{
+			{SearchOptions{Limit: -1}, ": Limit is -1 and Offset 0, must not be negative"},
+			{SearchOptions{Offset: -2}, ": Limit is 0 and Offset -2, must not be negative"},
+			{SearchOptions{Highlight: &Highlight{Fragments: -1}}, ": Highlight.Fragments is -1 and Highlight.Size 0, must not be negative"},
+		} {
+			for op, run := range map[string]func() error{
+				"search": func() error { _, err := s.Search(t.Context(), "by text", word("x"), c.o); return err },
+				"explain": func() error {
+					_, err := s.ExplainSearch(t.Context(), "by text", word("x"), c.o)
+					return err
+				},
+			} {
+				err := run()
+				if !errors.Is(err, ErrInvalid) || err.Error() != op+c.want {
+					t.Errorf("%s: %v, want %s", op, err, c.want)
+				}
+				if _, ok := errors.AsType[*index.QueryError](err); ok {
+					t.Errorf("%v blames the query", err)
+				}
+			}
+		}
+	})
+}
