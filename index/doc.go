@@ -113,7 +113,7 @@
 // rows. BenchmarkPrimaryKeyApply, BenchmarkOrderedApply, BenchmarkLookup and
 // BenchmarkRange measure both.
 //
-// A Text index over texts of 20 words takes some 85 bytes a row, and 60 without
+// A Text index over texts of 20 words takes some 84 bytes a row, and 59 without
 // positions, where each word comes again and again; a new word takes some 70 bytes
 // (BenchmarkTextApply). A query that lists terms (prefix, fuzzy, wildcard, range) sorts
 // those that are new since the last one of its kind.

@@ -22,7 +22,7 @@ var (
 	ErrFailed = errors.New("index failed")
 
 	// ErrInternal is the category of failures that valid input must not cause:
-	// *ApplyError, whatever it wraps. Retrying does not help.
+	// *ApplyError, whatever it wraps, and *PanicError. Retrying does not help.
 	ErrInternal = errors.New("internal index error")
 )
 
@@ -69,6 +69,12 @@ func (e *ConfigError) Error() string {
 }
 
 func (e *ConfigError) Is(target error) bool { return target == ErrInvalid }
+
+// optionError is an option out of bounds.
+type optionError struct{ what string }
+
+func (e *optionError) Error() string        { return e.what }
+func (e *optionError) Is(target error) bool { return target == ErrInvalid }
 
 // BatchError reports a batch or a row that an index cannot take.
 type BatchError struct {
@@ -145,14 +151,16 @@ func (e *CapacityError) Error() string {
 
 func (e *CapacityError) Is(target error) bool { return target == ErrInternal }
 
-// PanicError is a panic inside an index, contained. Its text leaves the stack out:
-// whoever logs it adds the field.
+// PanicError is a panic inside an index or a search, contained. Its text leaves the
+// stack out: whoever logs it adds the field.
 type PanicError struct {
 	Value any
 	Stack []byte // of the goroutine that panicked
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+func (e *PanicError) Is(target error) bool { return target == ErrInternal }
 
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)

@@ -41,7 +41,8 @@ type Fragment struct {
 // Span is a part of a text, in bytes from its beginning.
 type Span struct{ Start, End int }
 
-// Highlighter finds where a query matches rows. It is for one goroutine.
+// Highlighter finds where a query matches rows. Any number of goroutines may use it at
+// once.
 type Highlighter struct {
 	spec  *textSpec
 	query query.Query
@@ -49,14 +50,16 @@ type Highlighter struct {
 }
 
 // NewHighlighter returns a Highlighter for the hits of a query in a text index. A query
-// that the index cannot answer is a *QueryError.
-func (s *Spec) NewHighlighter(name string, q query.Query, how Highlight) (*Highlighter, error) {
+// that the index cannot answer is a *QueryError, a Highlight that makes no sense another
+// error that matches ErrInvalid.
+func (s *Spec) NewHighlighter(name string, q query.Query, how Highlight) (h *Highlighter, err error) {
+	defer contain(name, &err)
 	spec, err := s.text(name)
 	if err != nil {
 		return nil, err
 	}
 	if how.Fragments < 0 || how.Size < 0 {
-		return nil, &QueryError{Index: name, Err: fmt.Errorf("Highlight.Fragments is %d and Size %d, must not be negative", how.Fragments, how.Size)}
+		return nil, &optionError{fmt.Sprintf("Highlight.Fragments is %d and Highlight.Size %d, must not be negative", how.Fragments, how.Size)}
 	}
 	how.Fragments, how.Size = cmp.Or(how.Fragments, 3), cmp.Or(how.Size, 160)
 	if how.HTML && how.Before == "" && how.After == "" {
@@ -76,12 +79,16 @@ func (s *Spec) NewHighlighter(name string, q query.Query, how Highlight) (*Highl
 // but"), there is one fragment, its beginning. A row without text has none.
 //
 // The row is analysed again. Fragments share no memory with it.
-func (h *Highlighter) Row(ctx context.Context, rec arrow.RecordBatch, row int) ([]Fragment, error) {
+func (h *Highlighter) Row(ctx context.Context, rec arrow.RecordBatch, row int) (fragments []Fragment, err error) {
+	defer contain(h.spec.cfg.Name, &err)
 	col := newTextColumn(rec.Column(h.spec.col))
 	from, to := col.span(row)
 	r := &rowReader{spec: h.spec, places: make(map[string][]*blevindex.TermFieldVector)}
 	texts := make([]string, 0, to-from)
 	for i := from; i < to; i++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		r.add(len(texts), col.at(i))
 		texts = append(texts, col.at(i))
 	}

@@ -7,6 +7,7 @@ import (
 	"html"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -248,4 +249,26 @@ func TestHighlightWithoutCallbacks(t *testing.T) {
 	if fs := x.highlighted(second, Highlight{Before: "[", After: "]"}, 1); len(fs) != 1 || fs[0].Text != "[fish]" {
 		t.Errorf("%+v", fs)
 	}
+}
+
+// TestHighlighterIsForMany: goroutines may share one.
+func TestHighlighterIsForMany(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	x.put(textDoc(0, "song bird 42"))
+	h, err := x.spec.NewHighlighter("body", queryString(`"song bird" 42 sonk~1 bir*`), Highlight{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, row := x.tabs[0].rows.Locate(0)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				if fs, err := h.Row(t.Context(), rec, row); err != nil || len(fs) != 1 || len(fs[0].Matches) != 3 {
+					t.Error(fs, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

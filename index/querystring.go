@@ -12,7 +12,7 @@ import (
 // QueryStringError is what is wrong with a query string, and where.
 type QueryStringError struct {
 	Query string
-	// At is the byte of Query behind which nothing would help.
+	// At is the first byte of Query at which no continuation makes it valid.
 	At     int
 	Reason string
 }

@@ -28,6 +28,9 @@ func (r *rowReader) add(element int, text string) {
 		return
 	}
 	for _, k := range r.spec.analyzed(text) {
+		if len(k.Term) > MaxTermBytes {
+			continue // a filter made it longer: the index does not have it
+		}
 		term := string(k.Term)
 		r.places[term] = append(r.places[term], &blevindex.TermFieldVector{
 			Field: r.spec.cfg.Column.Name, ArrayPositions: []uint64{uint64(element)},

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -75,15 +76,20 @@ func (h Shadow) Hides(slot uint32) bool {
 // Shadow returns what newer parts, oldest first, hide of the set's rows. They are all
 // that follow the set, without a gap, and all rows of the set are applied. The keys of
 // rows that nobody asked about before are looked up, a fraction of a microsecond each: see
-// Unresolved.
-func (s *Set) Shadow(newer ...Part) Shadow {
+// Unresolved. The error is that of the context; what was looked up until then is kept.
+func (s *Set) Shadow(ctx context.Context, newer ...Part) (Shadow, error) {
 	if s.versions == nil || len(newer) == 0 {
-		return Shadow{}
+		return Shadow{}, nil
 	}
-	s.resolve(newer)
+	for s.Unresolved(newer...) > 0 {
+		if err := ctx.Err(); err != nil {
+			return Shadow{}, err
+		}
+		s.resolve(newer)
+	}
 	end := newer[len(newer)-1].end()
 	n := sort.Search(int(s.shadow.count.Load()), func(i int) bool { return s.shadow.at(uint32(i)).by >= end })
-	return Shadow{of: &s.shadow, n: uint32(n)}
+	return Shadow{of: &s.shadow, n: uint32(n)}, nil
 }
 
 // Unresolved is the number of newer rows that Shadow has to look up.
@@ -95,25 +101,24 @@ func (s *Set) Unresolved(newer ...Part) uint64 {
 	return end - min(from, end)
 }
 
+// resolve looks up the next newer rows, a chunk at most: others may go on in between, with
+// the same rows.
 func (s *Set) resolve(newer []Part) {
-	if s.Unresolved(newer...) == 0 {
-		return
-	}
 	s.shadow.mu.Lock()
 	defer s.shadow.mu.Unlock()
+	until := s.shadow.until.Load()
 	for i := range newer {
 		p := &newer[i]
-		until := s.shadow.until.Load()
 		if p.end() <= until {
 			continue
 		}
-		for slot := uint32(max(until, p.First) - p.First); slot < p.Bound; slot++ {
+		slot := uint32(max(until, p.First) - p.First)
+		end := slot + min(p.Bound-slot, chunkRows-slot%chunkRows)
+		for ; slot < end; slot++ {
 			s.hide(p, slot)
-			if slot%chunkRows == chunkRows-1 {
-				s.shadow.until.Store(p.First + uint64(slot) + 1)
-			}
 		}
-		s.shadow.until.Store(p.end())
+		s.shadow.until.Store(p.First + uint64(end))
+		return
 	}
 }
 

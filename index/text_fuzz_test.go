@@ -15,7 +15,7 @@ import (
 func FuzzQueryString(f *testing.F) {
 	for _, s := range []string{
 		"", " ", "fish", "+fish -bird", `"fish soup"`, "fi*", "f?sh^3", "/fi.*/", "fisch~1", "fish~9", "fish~NaN", "body:fish", "title:fish", "42", "-4.2e9999",
-		"body:>5", `body:<="2020-01-01"`, `"open`, "a:", "+", "-", "~", "^", "fish^NaN", "fish^-1", "fish^1e300", "fish^0", `\`, `a\`, "(((", "/(/", "/(a{1000}){1000}/", "/a**/",
+		"body:>5", "lake body:>5", "5 body:<=5", `body:<="2020-01-01"`, `"open`, "a:", "+", "-", "~", "^", "fish^NaN", "fish^-1", "fish^1e300", "fish^0", `\`, `a\`, "(((", "/(/", "/(a{1000}){1000}/", "/a**/",
 		"/" + strings.Repeat("(", 500) + "/", strings.Repeat("*", 300), strings.Repeat("?", 300), strings.Repeat("fish ", 300), "\x00\xff", "東京~1", "🙂*", `"fish fish fish fish"`,
 	} {
 		f.Add(s)

@@ -14,8 +14,9 @@ import (
 // so that "a|ab" would not find "ab".
 type guardedReader struct {
 	*textReader
-	ctx   context.Context
-	terms int // asked for so far
+	ctx    context.Context
+	terms  int // asked for so far
+	listed int // of dictionaries
 }
 
 var _ blevindex.IndexReaderRegexp = (*guardedReader)(nil)
@@ -26,9 +27,13 @@ func (g *guardedReader) TermFieldReader(ctx context.Context, word []byte, field 
 		return nil, err
 	}
 	if g.terms++; g.terms > MaxQueryTerms {
-		return nil, &QueryError{Index: g.spec.cfg.Name, Err: fmt.Errorf("it stands for more than %d terms: make its prefixes, patterns and ranges narrower", MaxQueryTerms)}
+		return nil, g.tooMany()
 	}
 	return g.textReader.TermFieldReader(ctx, word, field, freq, norm, places)
+}
+
+func (g *guardedReader) tooMany() error {
+	return &QueryError{Index: g.spec.cfg.Name, Err: fmt.Errorf("it stands for more than %d terms: make its prefixes, patterns and ranges narrower", MaxQueryTerms)}
 }
 
 // FieldDict implements blevindex.IndexReader.
@@ -83,28 +88,31 @@ func (g *guardedReader) guard(d blevindex.FieldDict, p *wholePattern, err error)
 	if err != nil {
 		return nil, err
 	}
-	return &guardedDict{FieldDict: d, ctx: g.ctx, pattern: p}, nil
+	return &guardedDict{FieldDict: d, g: g, pattern: p}, nil
 }
 
-// guardedDict lists the terms of a dictionary that a pattern matches, while the
-// context lasts.
+// guardedDict lists the terms of a dictionary that a pattern matches. It counts them, as
+// bleve's searchers list all before they ask for the first.
 type guardedDict struct {
 	blevindex.FieldDict
-	ctx     context.Context
+	g       *guardedReader
 	pattern *wholePattern // nil: any
-	looked  int
 }
 
 // Next implements blevindex.FieldDict.
 func (d *guardedDict) Next() (*blevindex.DictEntry, error) {
 	for {
-		if d.looked++; d.looked%256 == 0 && d.ctx.Err() != nil {
-			return nil, d.ctx.Err()
-		}
 		e, err := d.FieldDict.Next()
-		if e == nil || err != nil || d.pattern == nil || d.pattern.MatchesRegex(e.Term) {
-			return e, err
+		if e == nil || err != nil {
+			return nil, err
 		}
+		if d.pattern != nil && !d.pattern.MatchesRegex(e.Term) {
+			continue
+		}
+		if d.g.listed++; d.g.listed > MaxQueryTerms {
+			return nil, d.g.tooMany()
+		}
+		return e, nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/blevesearch/bleve/v2/search/query"
 	"github.com/blevesearch/bleve/v2/search/searcher"
@@ -137,18 +138,14 @@ func (c *queryCheck) composite(q query.Query, depth int) (out query.Query, err e
 		return &n, err, true
 	case *query.CustomFilterQuery:
 		n := *q
-		if n.Query, err = c.query(q.Query, depth+1); err == nil {
-			err = noFields(q.Fields)
-		}
+		n.Query, err = c.called(q.Query, q.Fields, depth)
 		if c.callbacks == withoutCallbacks {
 			return n.Query, err, true
 		}
 		return &n, err, true
 	case *query.CustomScoreQuery:
 		n := *q
-		if n.Query, err = c.query(q.Query, depth+1); err == nil {
-			err = noFields(q.Fields)
-		}
+		n.Query, err = c.called(q.Query, q.Fields, depth)
 		if c.callbacks == withoutCallbacks {
 			return n.Query, err, true
 		}
@@ -168,12 +165,13 @@ func (c *queryCheck) all(qs []query.Query, depth int) ([]query.Query, error) {
 	return out, nil
 }
 
-// noFields refuses callbacks that want values of columns: they would get none.
-func noFields(fields []string) error {
+// called is the query below a callback. One that wants values of columns is refused: it
+// would get none.
+func (c *queryCheck) called(q query.Query, fields []string, depth int) (query.Query, error) {
 	if len(fields) > 0 {
-		return fmt.Errorf("its callback asks for the fields %q, and there are no values in the index: give a filter to the search", fields)
+		return nil, fmt.Errorf("its callback asks for the fields %q, and there are no values in the index: give a filter to the search", fields)
 	}
-	return nil
+	return c.query(q, depth+1)
 }
 
 // numberWord is the word of a number in a query string. bleve asks for the word or the
@@ -183,9 +181,12 @@ func numberWord(q *query.DisjunctionQuery) (*query.MatchQuery, bool) {
 	if len(q.Disjuncts) != 2 {
 		return nil, false
 	}
-	m, ok := q.Disjuncts[0].(*query.MatchQuery)
-	r, same := q.Disjuncts[1].(*query.NumericRangeQuery)
-	if !ok || !same || r == nil || m == nil || r.Min == nil || r.Min != r.Max && *r.Min != *r.Max {
+	m, _ := q.Disjuncts[0].(*query.MatchQuery)
+	r, _ := q.Disjuncts[1].(*query.NumericRangeQuery)
+	if m == nil || r == nil || r.Min == nil || r.Max == nil || m.Field() != r.Field() {
+		return nil, false
+	}
+	if n, err := strconv.ParseFloat(m.Match, 64); err != nil || n != *r.Min || n != *r.Max {
 		return nil, false
 	}
 	n := *m
@@ -237,8 +238,10 @@ func (c *queryCheck) leaf(q query.Query) (query.Query, error) {
 		return nil, fmt.Errorf("a %T asks for other values than text: give the condition as a filter to the search", q)
 	case *query.DocIDQuery:
 		return nil, errors.New("it asks for document ids; rows are looked up by key")
+	case *query.MatchAllQuery, *query.MatchNoneQuery:
+		return q, nil
 	}
-	return q, nil
+	return nil, fmt.Errorf("a %T is no query that a text index answers: put it together from those of bleve's package query", q)
 }
 
 // words counts what the query asks for.
@@ -293,10 +296,12 @@ func (c *queryCheck) matchPhrase(q *query.MatchPhraseQuery) error {
 	return c.phrase(terms)
 }
 
+var errNoPositions = errors.New("phrases need positions, which it was configured without")
+
 // phrase bounds the ways in which a phrase can be put together: bleve tries them all.
 func (c *queryCheck) phrase(terms [][]string) error {
 	if c.spec.cfg.NoPositions {
-		return errors.New("phrases need positions, which it was configured without")
+		return errNoPositions
 	}
 	if len(terms) > maxPhrase {
 		return fmt.Errorf("a phrase has more than %d words", maxPhrase)

@@ -109,9 +109,20 @@ func TestQueryKinds(t *testing.T) {
 		{shape, "asks for other values"},
 		{query.NewDocIDQuery([]string{"1"}), "asks for document ids"},
 		{queryString("body:>5"), "asks for other values"},
+		{queryString("lake body:>5"), "asks for other values"},
+		{queryString("lake body:>=5"), "asks for other values"},
+		{queryString("lake body:<5"), "asks for other values"},
+		{queryString("lake year:>5"), `it asks for "year"`},
+		{query.NewDisjunctionQuery([]query.Query{match("fish"), numbers("body", 5, 5)}), "asks for other values"},
+		{query.NewDisjunctionQuery([]query.Query{match("5"), numbers("body", 5, 5)}), "asks for other values"},
+		{query.NewDisjunctionQuery([]query.Query{match("5"), numbers("year", 5, 5)}), `it asks for "year"`},
+		{query.NewDisjunctionQuery([]query.Query{match("5"), numbers("", 5, 6)}), "asks for other values"},
+		{query.NewDisjunctionQuery([]query.Query{match("6"), numbers("", 5, 5)}), "asks for other values"},
 		{queryString(`body:>"2020-01-01T00:00:00Z"`), "asks for other values"},
 		{queryString("title:fish"), `it asks for "title"; the index is over column "body"`},
 		{noName, `it asks for "title"`},
+		{&own{}, "a *index.own is no query"},
+		{query.NewConjunctionQuery([]query.Query{all, &own{}}), "a *index.own is no query"},
 		{callback, `fields ["n"]`},
 		{(*query.MatchQuery)(nil), "nil"},
 		{query.NewConjunctionQuery([]query.Query{nil}), "nil"},
@@ -140,6 +151,16 @@ func TestQueryKinds(t *testing.T) {
 	}
 }
 
+func numbers(field string, from, to float64) query.Query {
+	in := true
+	q := query.NewNumericRangeInclusiveQuery(&from, &to, &in, &in)
+	q.SetField(field)
+	return q
+}
+
+// own is a query that bleve does not have.
+type own struct{ query.MatchAllQuery }
+
 func repeated(q query.Query, n int) []query.Query {
 	out := make([]query.Query, n)
 	for i := range out {
@@ -148,7 +169,72 @@ func repeated(q query.Query, n int) []query.Query {
 	return out
 }
 
-// TestQueryStringErrors: they say where nothing would help any more.
+// tripping panics when it is asked whether it lasts.
+type tripping struct{ context.Context }
+
+func (tripping) Err() error { panic("tripped") }
+
+// TestSearchPanics: a panic below a search, a count or a highlight is its error, of the
+// category of what must not happen, with the stack.
+func TestSearchPanics(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	x.put(textDoc(0, "fish"))
+	fish := query.NewMatchQuery("fish")
+	callback := query.NewCustomFilterQueryWithFilter(fish, func(context.Context, *search.DocumentMatch) (bool, error) { panic("tripped") }, nil, nil)
+	rec, row := x.tabs[0].rows.Locate(0)
+	for what, run := range map[string]func() error{
+		"callback": func() error {
+			_, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: callback, Limit: 1}, x.parts(1)...)
+			return err
+		},
+		"search": func() error {
+			_, err := x.spec.SearchText(tripping{t.Context()}, "body", TextSearch{Query: fish, Limit: 1}, x.parts(1)...)
+			return err
+		},
+		"count": func() error {
+			_, err := x.spec.TextHits(tripping{t.Context()}, "body", fish, x.parts(1)...)
+			return err
+		},
+		"highlight": func() error {
+			h, err := x.spec.NewHighlighter("body", fish, Highlight{})
+			if err == nil {
+				_, err = h.Row(tripping{t.Context()}, rec, row)
+			}
+			return err
+		},
+	} {
+		err := run()
+		p, ok := errors.AsType[*PanicError](err)
+		if !ok || !errors.Is(err, ErrInternal) || errors.Is(err, ErrInvalid) || p.Value != "tripped" || !strings.Contains(string(p.Stack), "textquery_test.go") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if want := `index "body": panic: tripped`; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", what, err, want)
+		}
+	}
+}
+
+// TestNothingOpensNoPart: a search that can find nothing checks its query and does not
+// look up which rows are superseded.
+func TestNothingOpensNoPart(t *testing.T) {
+	x := newTextTable(t, true, false, Text{})
+	x.put(textDoc(1, "fish"))
+	x.rotate()
+	x.put(textDoc(1, "bird"))
+	parts := x.parts(2)
+	hits, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: query.NewMatchQuery("fish"), Limit: 1, Nothing: true}, parts...)
+	if err != nil || len(hits) > 0 {
+		t.Errorf("%v, %v", hits, err)
+	}
+	if n := parts[0].Set.Unresolved(parts[1:]...); n != 1 {
+		t.Errorf("%d rows are left to look up, want 1", n)
+	}
+	if _, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: &own{}, Limit: 1, Nothing: true}, parts...); !errors.Is(err, ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestQueryStringErrors: they say from which byte on no continuation makes them valid.
 func TestQueryStringErrors(t *testing.T) {
 	x := newTextTable(t, false, false, Text{})
 	for _, c := range []struct {
@@ -232,6 +318,36 @@ func TestTooManyTerms(t *testing.T) {
 	_, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: prefix("x"), Limit: 1}, x.parts(1)...)
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "more than 65536 terms") {
 		t.Errorf("%v", err)
+	}
+	// bleve lists all before it asks for the first: so the list has an end already.
+	spec := x.spec.kinds[0].(*textSpec)
+	parts, err := textParts(t.Context(), spec, x.parts(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newTextReader(t.Context(), spec, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &guardedReader{textReader: r, ctx: t.Context()}
+	listed := 0
+	for range 2 {
+		d, err := g.FieldDictRegexp("body", "x.*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := d.Next(); e != nil || err != nil; e, err = d.Next() {
+			if err != nil {
+				if _, ok := errors.AsType[*QueryError](err); !ok || listed != MaxQueryTerms {
+					t.Errorf("after %d terms: %v", listed, err)
+				}
+				break
+			}
+			listed++
+		}
+	}
+	if listed > MaxQueryTerms {
+		t.Errorf("%d terms were listed", listed)
 	}
 	if got := x.search(prefix("xab"), 10, 1); len(got) != 1 {
 		t.Errorf("%v", got)

@@ -23,6 +23,7 @@ type textReader struct {
 	rows  uint64 // live
 	terms uint64 // in these
 	err   error  // of the first read that failed: there may be hits that were not seen
+	steps uint32 // of its loops, for expired
 }
 
 // textPart is a Part with the index that is searched.
@@ -38,10 +39,26 @@ var (
 	_ blevindex.IndexReaderFuzzy = (*textReader)(nil)
 )
 
-func newTextReader(ctx context.Context, spec *textSpec, parts []textPart) *textReader {
+func newTextReader(ctx context.Context, spec *textSpec, parts []textPart) (*textReader, error) {
 	r := &textReader{ctx: ctx, spec: spec, parts: parts}
-	r.rows, r.terms = statistics(parts)
-	return r
+	var err error
+	r.rows, r.terms, err = statistics(ctx, parts)
+	return r, err
+}
+
+// expired counts a step of a loop over rows, and tells whether the context ended: then
+// err says so. It looks every checkEvery steps.
+func (r *textReader) expired() bool {
+	r.steps++
+	return r.steps%checkEvery == 0 && r.ended() != nil
+}
+
+// ended is the error of the context, if it ended, and notes it.
+func (r *textReader) ended() error {
+	if err := r.ctx.Err(); err != nil {
+		return r.fail(err)
+	}
+	return nil
 }
 
 // fail notes a read that failed: bleve is not relied on to pass each error on.
@@ -64,7 +81,7 @@ func (p *textPart) live(slot uint32) bool {
 func (p *textPart) hides() bool { return p.Frozen == nil || p.Frozen.Hidden != nil }
 
 // has tells whether a document has the term that a list is at.
-func (p *textPart) has(l termList, kept bool) (bool, error) {
+func (r *textReader) has(p *textPart, l termList) (bool, error) {
 	t, err := l.term()
 	if err != nil {
 		return false, err
@@ -72,10 +89,13 @@ func (p *textPart) has(l termList, kept bool) (bool, error) {
 	if n, ok := t.rows(); ok && !p.hides() {
 		return n > 0, nil
 	}
-	at := t.postings(kept)
+	at := t.postings(!r.spec.cfg.NoPositions)
 	for at.next() && at.slot < p.Bound {
 		if p.live(at.slot) {
 			return true, nil
+		}
+		if r.expired() {
+			return false, r.err
 		}
 	}
 	return false, at.err()
@@ -83,9 +103,8 @@ func (p *textPart) has(l termList, kept bool) (bool, error) {
 
 // field refuses what is asked of another column than that of the index.
 func (r *textReader) field(name string) error {
-	if name != r.spec.cfg.Column.Name {
-		return &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("it asks for %q; the index is over column %q, which is asked where a query names no field",
-			name, r.spec.cfg.Column.Name)}
+	if err := r.spec.field(name); err != nil {
+		return &QueryError{Index: r.spec.cfg.Name, Err: err}
 	}
 	return nil
 }
@@ -181,6 +200,9 @@ func (d *documents) Next() (blevindex.IndexInternalID, error) {
 			if !ok {
 				break
 			}
+			if d.r.expired() {
+				return nil, d.r.err
+			}
 			if slot = next; p.live(slot) {
 				at := p.First + uint64(slot)
 				d.next = at + 1
@@ -211,7 +233,7 @@ func (r *textReader) TermFieldReader(_ context.Context, word []byte, field strin
 		return nil, err
 	}
 	if places && r.spec.cfg.NoPositions {
-		return nil, &QueryError{Index: r.spec.cfg.Name, Err: fmt.Errorf("phrases need positions, which it was configured without")}
+		return nil, &QueryError{Index: r.spec.cfg.Name, Err: errNoPositions}
 	}
 	w := &termReader{r: r, places: places, found: make([]sourceTerm, len(r.parts))}
 	for i := range r.parts {
@@ -269,6 +291,9 @@ func (w *termReader) step(last int) (bool, error) {
 			continue
 		}
 		for w.at.next() && w.at.slot < w.r.parts[w.part].Bound {
+			if w.r.expired() {
+				return false, w.r.err
+			}
 			if w.r.parts[w.part].live(w.at.slot) {
 				return true, nil
 			}
@@ -301,6 +326,9 @@ func (w *termReader) Next(doc *blevindex.TermFieldDoc) (*blevindex.TermFieldDoc,
 
 // Advance implements blevindex.TermFieldReader.
 func (w *termReader) Advance(id blevindex.IndexInternalID, doc *blevindex.TermFieldDoc) (*blevindex.TermFieldDoc, error) {
+	if w.r.expired() {
+		return nil, w.r.err
+	}
 	to := id.Value()
 	if w.any && to <= w.last {
 		w.restart()
@@ -415,7 +443,7 @@ func (r *textReader) FieldDictFuzzyAutomaton(field, word string, fuzziness int, 
 
 // dict lists the terms from a text on, as far as they match.
 func (r *textReader) dict(field, from string, match func(string) (distance uint8, in, more bool)) (*dictionary, error) {
-	if err := r.field(field); err != nil {
+	if err := cmp.Or(r.field(field), r.ended()); err != nil {
 		return nil, err
 	}
 	d := &dictionary{r: r, match: match, lists: make([]termList, len(r.parts))}
@@ -436,11 +464,21 @@ type dictionary struct {
 	match func(string) (distance uint8, in, more bool)
 	lists []termList // of each part
 	at    []int      // the parts that have the lowest word
+	steps int
 }
+
+// dictEvery is after how many terms of a dictionary the context is looked at: to try one
+// with an automaton takes longer than a step over rows.
+const dictEvery = 256
 
 // Next implements blevindex.FieldDict.
 func (d *dictionary) Next() (*blevindex.DictEntry, error) {
 	for {
+		if d.steps++; d.steps%dictEvery == 0 {
+			if err := d.r.ended(); err != nil {
+				return nil, err
+			}
+		}
 		word, ok := d.lowest()
 		if !ok {
 			return nil, nil
@@ -492,7 +530,7 @@ func (d *dictionary) pass(wanted bool) (live bool, err error) {
 	for _, i := range d.at {
 		p := &d.r.parts[i]
 		if wanted && !live {
-			if live, err = p.has(d.lists[i], !d.r.spec.cfg.NoPositions); err != nil {
+			if live, err = d.r.has(p, d.lists[i]); err != nil {
 				return false, err
 			}
 		}

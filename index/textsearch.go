@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/collector"
@@ -48,7 +49,8 @@ type TextSearch struct {
 	// may answer with the ordinals, ascending, of all rows that can be accepted: the search
 	// then leaps from one to the next. It should do so if they are few beside the hits.
 	Candidates func(hits uint64) (ordinals []uint64, few bool)
-	// Nothing tells that no row can be accepted: the query is checked and finds nothing.
+	// Nothing tells that no row can be accepted: the query is checked and finds nothing, and
+	// no part is looked at.
 	Nothing bool
 }
 
@@ -58,34 +60,53 @@ type TextSearch struct {
 //
 // Statistics are those of the live rows below the bounds, accepted or not: hits and
 // scores are what an index of just these would give.
-func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...Part) ([]TextHit, error) {
+//
+// A panic, be it bleve's or that of a callback, is returned as a *PanicError.
+func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, parts ...Part) (hits []TextHit, err error) {
+	defer contain(name, &err)
+	if want.Nothing {
+		parts = nil
+	}
 	spec, q, searched, err := s.prepare(ctx, name, want.Query, parts)
 	if err != nil {
 		return nil, err
 	}
 	if want.Limit < 1 || want.Offset < 0 {
-		return nil, &QueryError{Index: name, Err: fmt.Errorf("its limit is %d and its offset %d, expected at least 1 and 0", want.Limit, want.Offset)}
+		return nil, &optionError{fmt.Sprintf("TextSearch.Limit is %d and TextSearch.Offset %d, expected at least 1 and 0", want.Limit, want.Offset)}
 	}
-	if want.Nothing {
-		searched = nil
+	r, err := newTextReader(ctx, spec, searched)
+	if err != nil {
+		return nil, err
 	}
-	return newTextReader(ctx, spec, searched).search(ctx, q, want)
+	return r.search(ctx, q, want)
 }
 
 // TextHits is how many rows, live in parts, match a query at most. It is what
 // TextSearch.Candidates is told.
-func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts ...Part) (uint64, error) {
+func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts ...Part) (hits uint64, err error) {
+	defer contain(name, &err)
 	spec, q, searched, err := s.prepare(ctx, name, q, parts)
 	if err != nil {
 		return 0, err
 	}
-	r := newTextReader(ctx, spec, searched)
+	r, err := newTextReader(ctx, spec, searched)
+	if err != nil {
+		return 0, err
+	}
 	searcher, err := r.searcher(ctx, q)
 	if err != nil {
 		return 0, err
 	}
 	defer searcher.Close()
-	return r.atMost(searcher), nil
+	return r.atMost(searcher), r.err
+}
+
+// contain makes a panic the error of a search: bleve runs over queries that anybody may
+// have written, and one that trips it must not end the process.
+func contain(name string, err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("%s: %w", place(name, ""), &PanicError{Value: v, Stack: debug.Stack()})
+	}
 }
 
 // prepare checks what a search was given.

@@ -52,7 +52,11 @@ func (s *Spec) textParts(ctx context.Context, spec *textSpec, parts []Part) ([]t
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, textPart{Part: p, hidden: p.Set.Shadow(parts[i+1:]...), text: t, source: t})
+		hidden, err := p.Set.Shadow(ctx, parts[i+1:]...)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, textPart{Part: p, hidden: hidden, text: t, source: t})
 	}
 	return out, nil
 }

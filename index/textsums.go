@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"math"
 	"slices"
 	"sync/atomic"
@@ -31,8 +32,9 @@ type notedSums struct {
 
 const pointStep = 4096
 
-// first is the sum of the first n elements. step adds one.
-func (p *prefixSums) first(n uint32, step func(at *sum, element uint32)) sum {
+// first is the sum of the first n elements. step adds one. When the context ends, what
+// was added up stays noted.
+func (p *prefixSums) first(ctx context.Context, n uint32, step func(at *sum, element uint32)) (sum, error) {
 	noted := p.noted.Load()
 	s := noted
 	if s == nil {
@@ -47,22 +49,24 @@ func (p *prefixSums) first(n uint32, step func(at *sum, element uint32)) sum {
 		for ; i < n; i++ {
 			step(&at, i)
 		}
-		return at
+		return at, nil
 	}
 	if n == i {
-		return at
+		return at, nil
 	}
-	next := &notedSums{points: slices.Clip(s.points), n: n}
-	for i < n {
+	next := &notedSums{points: slices.Clip(s.points)}
+	var err error
+	for i < n && err == nil {
 		step(&at, i)
 		if i++; i%pointStep == 0 {
 			next.points = append(next.points, at)
+			err = ctx.Err()
 		}
 	}
-	next.tip = at
+	next.tip, next.n = at, i
 	// Where several searches go the same way, one leaves its notes.
 	p.noted.CompareAndSwap(noted, next)
-	return at
+	return at, err
 }
 
 func (p *prefixSums) bytes() int64 {
@@ -75,9 +79,9 @@ func (p *prefixSums) bytes() int64 {
 
 // live is the sum of the slots that are live at a bound, and not hidden: each slot adds
 // itself and takes away the one that it superseded.
-func (t *text) live(bound uint32, hidden Shadow) sum {
+func (t *text) live(ctx context.Context, bound uint32, hidden Shadow) (sum, error) {
 	v := t.set.versions
-	all := t.written.first(bound, func(at *sum, slot uint32) {
+	all, err := t.written.first(ctx, bound, func(at *sum, slot uint32) {
 		if v == nil {
 			at.add(1, t, slot)
 			return
@@ -89,13 +93,16 @@ func (t *text) live(bound uint32, hidden Shadow) sum {
 			at.add(-1, t, old)
 		}
 	})
+	if err != nil {
+		return sum{}, err
+	}
 	// Newer rows are seen with all of the set's rows only.
-	gone := t.hidden.first(hidden.n, func(at *sum, entry uint32) { at.add(1, t, hidden.of.at(entry).slot) })
-	return sum{rows: all.rows - gone.rows, terms: all.terms - gone.terms}
+	gone, err := t.hidden.first(ctx, hidden.n, func(at *sum, entry uint32) { at.add(1, t, hidden.of.at(entry).slot) })
+	return sum{rows: all.rows - gone.rows, terms: all.terms - gone.terms}, err
 }
 
 // statistics are those of the live rows of all parts.
-func statistics(parts []textPart) (rows, terms uint64) {
+func statistics(ctx context.Context, parts []textPart) (rows, terms uint64, err error) {
 	var all sum
 	for i := range parts {
 		if f := parts[i].Frozen; f != nil {
@@ -103,12 +110,15 @@ func statistics(parts []textPart) (rows, terms uint64) {
 			all.terms += int64(f.Index.head.terms) - int64(f.HiddenTerms)
 			continue
 		}
-		s := parts[i].text.live(parts[i].Bound, parts[i].hidden)
+		s, err := parts[i].text.live(ctx, parts[i].Bound, parts[i].hidden)
+		if err != nil {
+			return 0, 0, err
+		}
 		all.rows += s.rows
 		all.terms += s.terms
 	}
 	if all.rows < 0 || all.terms < 0 || all.rows > math.MaxInt64/2 {
 		panic("index: a text index counts fewer rows than none")
 	}
-	return uint64(all.rows), uint64(all.terms)
+	return uint64(all.rows), uint64(all.terms), nil
 }

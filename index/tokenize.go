@@ -1,6 +1,7 @@
 package index
 
 import (
+	"slices"
 	"unicode"
 	"unicode/utf8"
 	"unsafe"
@@ -9,6 +10,7 @@ import (
 	"github.com/blevesearch/bleve/v2/analysis/token/lowercase"
 	"github.com/blevesearch/bleve/v2/analysis/tokenizer/character"
 	bleveunicode "github.com/blevesearch/bleve/v2/analysis/tokenizer/unicode"
+	"github.com/blevesearch/bleve/v2/mapping"
 	"github.com/blevesearch/segment"
 )
 
@@ -25,11 +27,39 @@ import (
 // 32 KiB, which would still let such a stemmer take minutes over a batch.
 const MaxTermBytes = 8 << 10
 
+// shortWords is a tokenizer without the words of more than MaxTermBytes, which are to
+// reach no stemmer. All texts and queries go through it, or through the writer's.
+type shortWords struct{ analysis.Tokenizer }
+
+// Tokenize implements analysis.Tokenizer.
+func (s shortWords) Tokenize(text []byte) analysis.TokenStream {
+	return slices.DeleteFunc(s.Tokenizer.Tokenize(text), func(t *analysis.Token) bool { return len(t.Term) > MaxTermBytes })
+}
+
+// withShortWords is an analyzer with a tokenizer of shortWords.
+func withShortWords(a analysis.Analyzer) analysis.Analyzer {
+	d, ok := a.(*analysis.DefaultAnalyzer)
+	if !ok {
+		return a
+	}
+	short := *d // queries may be using it
+	short.Tokenizer = shortWords{d.Tokenizer}
+	return &short
+}
+
+// shortMapping is what queries take their analyzers from.
+type shortMapping struct{ *mapping.IndexMappingImpl }
+
+// AnalyzerNamed implements mapping.IndexMapping.
+func (m shortMapping) AnalyzerNamed(name string) analysis.Analyzer {
+	return withShortWords(m.IndexMappingImpl.AnalyzerNamed(name))
+}
+
 // writerAnalyzer gives what bleve's analyzer gives, for one goroutine. Tokens are valid
 // until the next call.
 type writerAnalyzer struct {
 	analysis.Analyzer
-	tokens *tokenStore // of its tokenizer; nil: it is bleve's
+	tokens *tokenStore // of a tokenizer of ours; unused where it is bleve's, as for "web"; nil: so is all of it
 }
 
 func newWriterAnalyzer(a analysis.Analyzer) writerAnalyzer {
@@ -38,11 +68,15 @@ func newWriterAnalyzer(a analysis.Analyzer) writerAnalyzer {
 		return writerAnalyzer{Analyzer: a}
 	}
 	fast, tokens := *d, new(tokenStore)
-	switch d.Tokenizer.(type) {
+	inner := d.Tokenizer
+	if s, ok := inner.(shortWords); ok {
+		inner = s.Tokenizer
+	}
+	switch inner.(type) {
 	case *bleveunicode.UnicodeTokenizer:
 		fast.Tokenizer = &wordTokenizer{tokens}
 	case *character.CharacterTokenizer:
-		if isLetters(d.Tokenizer) {
+		if isLetters(inner) {
 			fast.Tokenizer = &letterTokenizer{tokens}
 		}
 	}

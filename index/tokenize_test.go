@@ -7,8 +7,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/blevesearch/bleve/v2/analysis"
+	blevindex "github.com/blevesearch/bleve_index_api"
 )
 
 // sameTokens compares what the writer's analyzer makes of a text with what bleve's
@@ -42,6 +44,50 @@ func analyzerPairs(t testing.TB) []analyzerPair {
 		out = append(out, analyzerPair{name, a, newWriterAnalyzer(a)})
 	}
 	return out
+}
+
+// TestLongWordsReachNoStemmer: neither where a row is highlighted nor in a query, with the
+// analyzer of the index or another. bleve's French stemmer takes half a minute for this one.
+func TestLongWordsReachNoStemmer(t *testing.T) {
+	long := strings.Repeat("mange", 400<<10/5)
+	for _, p := range analyzerPairs(t) {
+		start := time.Now()
+		s := mustBind(t, textSchema(false, false), nil, Text{Name: "body", Column: Column{Name: "body"}, Analyzer: p.name}).kinds[0].(*textSpec)
+		for what, tokens := range map[string]analysis.TokenStream{
+			"text":             s.analyzed(long + " été"),
+			"query":            s.mapping.AnalyzerNamed(p.name).Analyze([]byte(long + " été")),
+			"another analyzer": s.mapping.AnalyzerNamed("fr").Analyze([]byte(long + " été")),
+		} {
+			for _, k := range tokens {
+				if len(k.Term) > MaxTermBytes {
+					t.Errorf("%s: %s: a term of %d bytes", p.name, what, len(k.Term))
+				}
+			}
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Fatalf("%s: it took %v", p.name, took)
+		}
+	}
+}
+
+// TestLongTermsAreNotHighlighted: what a filter of the analyzer makes longer than a term
+// may be is none.
+func TestLongTermsAreNotHighlighted(t *testing.T) {
+	x := newTextTable(t, false, false, Text{})
+	spec := *x.spec.kinds[0].(*textSpec)
+	spec.analyzer = longer{}
+	r := &rowReader{spec: &spec, places: make(map[string][]*blevindex.TermFieldVector)}
+	r.add(0, "word")
+	if len(r.places) != 1 || r.places["word"] == nil {
+		t.Errorf("%d terms", len(r.places))
+	}
+}
+
+// longer adds a long term to each text.
+type longer struct{}
+
+func (longer) Analyze(text []byte) analysis.TokenStream {
+	return analysis.TokenStream{{Term: text, End: len(text), Position: 1}, {Term: bytes.Repeat([]byte("x"), MaxTermBytes+1), End: 1, Position: 2}}
 }
 
 // pieces are what the rules of word boundaries are about, and some of each script.

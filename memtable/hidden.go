@@ -1,6 +1,10 @@
 package memtable
 
-import "github.com/memwal/memwal-go/index"
+import (
+	"context"
+
+	"github.com/memwal/memwal-go/index"
+)
 
 // Hidden tells which rows of a view newer views supersede: those whose key one of
 // them holds, as a row or as a tombstone. Nil hides nothing. It is for one goroutine.
@@ -46,7 +50,10 @@ func (h *Hidden) Hides(slot uint32) bool {
 		return false
 	}
 	if !h.resolved {
-		h.shadow, h.resolved = h.view.m.set.Shadow(Parts(h.newer)...), true
+		// No context is at hand, and the answer could not say that it ended. The cost has a
+		// bound: a fraction of a microsecond for each newer row in memory, once for all.
+		h.shadow, _ = h.view.m.set.Shadow(context.Background(), Parts(h.newer)...)
+		h.resolved = true
 	}
 	return h.shadow.Hides(slot)
 }

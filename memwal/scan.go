@@ -28,10 +28,7 @@ func (s *Snapshot) read(ctx context.Context, op string, g *gatherer, o ScanOptio
 		s.view.release()
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}
-	j := &joiner{ctx: ctx, op: op, gather: g, size: o.BatchRows, left: o.Limit, join: true, done: s.view.release}
-	for _, col := range g.columns {
-		j.join = j.join && joins(s.r.table.Schema.Field(col).Type)
-	}
+	j := s.joiner(ctx, op, g, o)
 	var next func() ([]run, bool)
 	next, j.stop = iter.Pull(seq)
 	var some []run
@@ -47,6 +44,15 @@ func (s *Snapshot) read(ctx context.Context, op string, g *gatherer, o ScanOptio
 		return r, true
 	}
 	return newRecordReader(g.schema, j), nil
+}
+
+// joiner makes one that has nothing to pull from yet. It lets go of the pinned snapshot.
+func (s *Snapshot) joiner(ctx context.Context, op string, g *gatherer, o ScanOptions) *joiner {
+	j := &joiner{ctx: ctx, op: op, gather: g, size: o.BatchRows, left: o.Limit, join: true, done: s.view.release}
+	for _, col := range g.columns {
+		j.join = j.join && joins(s.r.table.Schema.Field(col).Type)
+	}
+	return j
 }
 
 func (s *Snapshot) produce(produce rows) (iter.Seq[[]run], error) {

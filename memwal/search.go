@@ -77,7 +77,8 @@ type Hit struct {
 // index matches ErrNoIndex.
 //
 // The reader has the columns asked for, then _score, float64, with SearchOptions.Highlight
-// _highlights, a list of the texts of fragments, and _row_ordinal, uint64. The caller releases it; until then it holds the snapshot's memory.
+// _highlights, a list of the texts of fragments, and _row_ordinal, uint64. The caller
+// releases it; until then it holds the snapshot's memory.
 func (s *Snapshot) Search(ctx context.Context, name string, q query.Query, o SearchOptions) (array.RecordReader, error) {
 	g, so, err := s.gatherer("search", ScanOptions{Columns: o.Columns, Ordinals: true})
 	if err != nil {
@@ -87,10 +88,7 @@ func (s *Snapshot) Search(ctx context.Context, name string, q query.Query, o Sea
 	if err != nil {
 		return nil, err
 	}
-	j := &joiner{ctx: ctx, op: "search", gather: g, size: so.BatchRows, left: so.Limit, join: true, done: s.view.release}
-	for _, col := range g.columns {
-		j.join = j.join && concatenates(s.r.table.Schema.Field(col).Type)
-	}
+	j := s.joiner(ctx, "search", g, so)
 	j.pull, j.stop = iter.Pull(found.rows())
 	fields := g.schema.Fields()
 	last := len(fields) - 1
@@ -138,24 +136,20 @@ func (f *found) fragments(ctx context.Context, h index.TextHit) ([]Fragment, err
 }
 
 // search leaves the snapshot pinned, unless it fails.
-func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o SearchOptions) (found, error) {
-	if o.Limit < 0 || o.Offset < 0 {
-		return found{}, invalid("search", fmt.Errorf("Limit is %d and Offset %d, must not be negative", o.Limit, o.Offset))
-	}
-	def(&o.Limit, 10)
-	prog, err := s.r.bindFilter("search", o.Filter)
+func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o SearchOptions) (f found, err error) {
+	prog, marks, err := s.bindSearch("search", name, q, &o)
 	if err != nil {
 		return found{}, err
-	}
-	var marks *index.Highlighter
-	if o.Highlight != nil {
-		if marks, err = s.r.spec.NewHighlighter(name, q, *o.Highlight); err != nil {
-			return found{}, searchError("search", err)
-		}
 	}
 	if err := s.acquire(ctx, "search"); err != nil {
 		return found{}, err
 	}
+	pinned := false
+	defer func() {
+		if !pinned {
+			s.view.release()
+		}
+	}()
 	views := s.views()
 	want := index.TextSearch{Query: q, Limit: o.Limit, Offset: o.Offset, From: o.From}
 	if prog != nil {
@@ -166,16 +160,32 @@ func (s *Snapshot) search(ctx context.Context, name string, q query.Query, o Sea
 			return ordinals, few
 		}
 	}
-	err = s.keyFailed(views)
 	var hits []index.TextHit
-	if err == nil {
+	if err = s.keyFailed(views); err == nil {
 		hits, err = s.r.spec.SearchText(ctx, name, want, memtable.Parts(views)...)
 	}
 	if err != nil {
-		s.view.release()
 		return found{}, searchError("search", err)
 	}
+	pinned = true
 	return found{views, hits, marks}, nil
+}
+
+// bindSearch checks what a search was given, and sets what was left out.
+func (s *Snapshot) bindSearch(op, name string, q query.Query, o *SearchOptions) (prog *filter.Program, marks *index.Highlighter, err error) {
+	if o.Limit < 0 || o.Offset < 0 {
+		return nil, nil, invalid(op, fmt.Errorf("Limit is %d and Offset %d, must not be negative", o.Limit, o.Offset))
+	}
+	def(&o.Limit, 10)
+	if prog, err = s.r.bindFilter(op, o.Filter); err != nil {
+		return nil, nil, err
+	}
+	if o.Highlight != nil {
+		if marks, err = s.r.spec.NewHighlighter(name, q, *o.Highlight); err != nil {
+			return nil, nil, searchError(op, err)
+		}
+	}
+	return prog, marks, nil
 }
 
 func searchError(op string, err error) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/blevesearch/bleve/v2/search"
 	"github.com/blevesearch/bleve/v2/search/query"
 
 	"github.com/memwal/memwal-go/index"
@@ -295,5 +296,69 @@ func TestQ07_SearchOfASnapshotStays(t *testing.T) {
 			}
 		}
 		mustClose(t, w)
+	})
+}
+
+// TestSearchPanicLetsGo: a panic inside a search is its error, and the memory of the
+// snapshot is let go of all the same.
+func TestSearchPanicLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), textOptions())
+		mustPut(t, w, batchOf(t, testRow{1, "fish", 1}))
+		s := mustSnapshot(t, w.Snapshot)
+		trip := query.NewCustomFilterQueryWithFilter(word("fish"), func(context.Context, *search.DocumentMatch) (bool, error) { panic("tripped") }, nil, nil)
+		before := s.view.refs.Load()
+		for what, run := range map[string]func() error{
+			"Search": func() error { _, err := s.Search(t.Context(), "by text", trip, SearchOptions{}); return err },
+			"Hits":   func() error { _, err := s.Hits(t.Context(), "by text", trip, SearchOptions{}); return err },
+		} {
+			func() {
+				defer func() {
+					if v := recover(); v != nil {
+						t.Errorf("%s panics: %v", what, v)
+					}
+				}()
+				err := run()
+				if p, ok := errors.AsType[*index.PanicError](err); !ok || errors.Is(err, ErrInvalid) || !strings.Contains(string(p.Stack), "search_test.go") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}()
+			if n := s.view.refs.Load(); n != before {
+				t.Errorf("%s leaves %d references, before %d", what, n, before)
+			}
+		}
+	})
+}
+
+// TestSearchOptionsAreChecked: Search, Hits and ExplainSearch refuse the same, as the
+// caller's fault, and name the option.
+func TestSearchOptionsAreChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustOpen(t, objstore.NewMemory(), textOptions())
+		s := mustSnapshot(t, w.Snapshot)
+		for _, c := range []struct {
+			o    SearchOptions
+			want string
+		}{
+			{SearchOptions{Limit: -1}, ": Limit is -1 and Offset 0, must not be negative"},
+			{SearchOptions{Offset: -2}, ": Limit is 0 and Offset -2, must not be negative"},
+			{SearchOptions{Highlight: &Highlight{Fragments: -1}}, ": Highlight.Fragments is -1 and Highlight.Size 0, must not be negative"},
+		} {
+			for op, run := range map[string]func() error{
+				"search": func() error { _, err := s.Search(t.Context(), "by text", word("x"), c.o); return err },
+				"explain": func() error {
+					_, err := s.ExplainSearch(t.Context(), "by text", word("x"), c.o)
+					return err
+				},
+			} {
+				err := run()
+				if !errors.Is(err, ErrInvalid) || err.Error() != op+c.want {
+					t.Errorf("%s: %v, want %s", op, err, c.want)
+				}
+				if _, ok := errors.AsType[*index.QueryError](err); ok {
+					t.Errorf("%v blames the query", err)
+				}
+			}
+		}
 	})
 }

@@ -50,7 +50,7 @@ func (p SearchPlan) String() string {
 // ExplainSearch says how Search and Hits with these arguments are served. It does the
 // part of the work that decides it: what there is of the query's terms is counted.
 func (s *Snapshot) ExplainSearch(ctx context.Context, name string, q query.Query, o SearchOptions) (SearchPlan, error) {
-	prog, err := s.r.bindFilter("explain", o.Filter)
+	prog, _, err := s.bindSearch("explain", name, q, &o)
 	if err != nil {
 		return SearchPlan{}, err
 	}
@@ -71,7 +71,10 @@ func (s *Snapshot) ExplainSearch(ctx context.Context, name string, q query.Query
 		p, _, _ = s.candidates(ctx, hits, o.From, prog, views)
 	}
 	p.Index, p.Hits, p.Filter, p.filtered = name, hits, o.Filter, prog != nil
-	return p, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return SearchPlan{}, fmt.Errorf("explain: %w", err)
+	}
+	return p, nil
 }
 
 // hitsShare is how many hits of a query cost as much to test as one row that an index
