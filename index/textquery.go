@@ -119,6 +119,11 @@ func (c *queryCheck) composite(q query.Query, depth int) (out query.Query, err e
 				*p, err = c.query(*p, depth+1)
 			}
 		}
+		for _, p := range []*query.Query{&n.Must, &n.Should, &n.MustNot} {
+			if *p != nil && err == nil {
+				*p = clause{*p}
+			}
+		}
 		return &n, err, true
 	case *query.ConjunctionQuery:
 		n := *q
@@ -185,7 +190,7 @@ func numberWord(q *query.DisjunctionQuery) (*query.MatchQuery, bool) {
 	}
 	m, ok := q.Disjuncts[0].(*query.MatchQuery)
 	r, same := q.Disjuncts[1].(*query.NumericRangeQuery)
-	if !ok || !same || r == nil || m == nil || r.Min == nil || r.Min != r.Max && *r.Min != *r.Max {
+	if !ok || !same || r == nil || m == nil || r.Min == nil || r.Max == nil || *r.Min != *r.Max {
 		return nil, false
 	}
 	n := *m
