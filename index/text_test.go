@@ -330,3 +330,29 @@ func TestTextLongPostings(t *testing.T) {
 		t.Errorf("%d phrases", len(got))
 	}
 }
+
+// TestSearchChecksItsParts: parts that a caller has put together wrongly are refused
+// rather than searched with wrong scores.
+func TestSearchChecksItsParts(t *testing.T) {
+	x, other := newTextTable(t, true, false, Text{}), newTextTable(t, true, false, Text{})
+	for _, table := range []*textTable{x, other} {
+		table.put(textDoc(1, "word"), textDoc(2, "word"))
+	}
+	set := x.tabs[0].set
+	frozen := openFrozen(t, x.spec, "body", FrozenBytes(freeze(t, set, "body", identity)), FrozenOptions{})
+	for what, parts := range map[string][]Part{
+		"neither":                      {{}},
+		"with an Index":                {{Frozen: &FrozenPart{}}},
+		"of another Spec":              {{Set: other.tabs[0].set, Bound: 2}},
+		"bounded at slot 9":            {{Set: set, Bound: 9}},
+		"begins at ordinal 1":          {{Set: set, Bound: 2}, {Set: set, First: 1}},
+		"begins at ordinal 0":          {{Frozen: &FrozenPart{Index: frozen}}, {Set: set}},
+		"newer than one that is not":   {{Set: set, Bound: 2}, {Frozen: &FrozenPart{Index: frozen}, First: 2}},
+		"rows with 3 terms are hidden": {{Frozen: &FrozenPart{Index: frozen, HiddenTerms: 3}}},
+	} {
+		_, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: query.NewMatchQuery("word"), Limit: 1}, parts...)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

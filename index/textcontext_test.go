@@ -45,7 +45,7 @@ func TestLongLoopsEndWithTheContext(t *testing.T) {
 	x := table()
 	spec := x.spec.kinds[0].(*textSpec)
 	reader := func(t *testing.T) *textReader {
-		parts, err := textParts(t.Context(), spec, x.parts(2*rows))
+		parts, err := x.spec.textParts(t.Context(), spec, x.parts(2*rows))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestLongLoopsEndWithTheContext(t *testing.T) {
 			}
 		}},
 		{"advance to live rows", 1, func(t *testing.T) func(context.Context) error {
-			parts, err := textParts(t.Context(), spec, x.parts(rows))
+			parts, err := x.spec.textParts(t.Context(), spec, x.parts(rows))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +157,7 @@ func TestLongLoopsEndWithTheContext(t *testing.T) {
 		}},
 		{"sums", 2 * (rows / checkEvery), func(t *testing.T) func(context.Context) error {
 			fresh := table()
-			parts, err := textParts(t.Context(), spec, x.parts(2*rows))
+			parts, err := x.spec.textParts(t.Context(), spec, x.parts(2*rows))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -120,6 +120,11 @@ func (c *queryCheck) composite(q query.Query, depth int) (out query.Query, err e
 				*p, err = c.query(*p, depth+1)
 			}
 		}
+		for _, p := range []*query.Query{&n.Must, &n.Should, &n.MustNot} {
+			if *p != nil && err == nil {
+				*p = clause{*p}
+			}
+		}
 		return &n, err, true
 	case *query.ConjunctionQuery:
 		n := *q

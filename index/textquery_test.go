@@ -321,7 +321,7 @@ func TestTooManyTerms(t *testing.T) {
 	}
 	// bleve lists all before it asks for the first: so the list has an end already.
 	spec := x.spec.kinds[0].(*textSpec)
-	parts, err := textParts(t.Context(), spec, x.parts(1))
+	parts, err := x.spec.textParts(t.Context(), spec, x.parts(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,16 +33,29 @@ type lengthReader interface {
 	at(slot uint32) (uint32, error)
 }
 
-// textParts opens the parts for one search.
+// textParts opens the parts for one search, which a caller may have put together wrongly.
 func (s *Spec) textParts(ctx context.Context, spec *textSpec, parts []Part) ([]textPart, error) {
 	out := make([]textPart, 0, len(parts))
+	bad := func(i int, format string, a ...any) ([]textPart, error) {
+		return nil, fmt.Errorf("%s: %w: part %d %s", place(spec.cfg.Name, ""), ErrInvalid, i, fmt.Sprintf(format, a...))
+	}
 	for i, p := range parts {
+		switch {
+		case p.Frozen == nil && p.Set == nil || p.Frozen != nil && p.Frozen.Index == nil:
+			return bad(i, "has neither a Set nor a Frozen with an Index")
+		case p.Frozen == nil && p.Set.spec != s:
+			return bad(i, "has a Set of another Spec")
+		case p.Frozen == nil && p.Bound > p.Set.Applied():
+			return bad(i, "is bounded at slot %d, but only %d are applied", p.Bound, p.Set.Applied())
+		case i > 0 && p.First < out[i-1].end():
+			return bad(i, "begins at ordinal %d, but the one before it ends at %d", p.First, out[i-1].end())
+		}
 		if p.Frozen != nil {
 			if err := p.Frozen.check(s, spec); err != nil {
 				return nil, err
 			}
 			if i > 0 && parts[i-1].Frozen == nil {
-				return nil, fmt.Errorf("%s: %w: a frozen part is newer than one that is not", place(spec.cfg.Name, ""), ErrInvalid)
+				return bad(i, "is frozen, and newer than one that is not")
 			}
 			p.Bound = p.Frozen.Index.Slots()
 			out = append(out, textPart{Part: p, source: p.Frozen.Index.search(ctx)})
