@@ -34,6 +34,9 @@ func parseQueryString(s string) (query.Query, error) {
 	}
 	q, err := query.NewQueryStringQuery(s).Parse()
 	if err == nil {
+		if at, reason := foreignSyntax(s); reason != "" {
+			return nil, &QueryStringError{Query: s, At: at, Reason: reason}
+		}
 		return q, nil
 	}
 	reason, _, _ := strings.Cut(err.Error(), "\n")
@@ -42,6 +45,45 @@ func parseQueryString(s string) (query.Query, error) {
 		reason = "syntax error" // bleve's parser trips over a single slash, and recovers
 	}
 	return nil, &QueryStringError{Query: s, At: viable(s), Reason: reason[:at(reason, min(len(reason), 100))]}
+}
+
+// foreignSyntax finds what other query languages have for operators and this one reads as
+// words: the answer would be one to another question, NOT to the very opposite.
+func foreignSyntax(s string) (at int, reason string) {
+	for i := 0; i < len(s); {
+		start := i
+		switch c := s[i]; {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '+' || c == '-':
+			i++
+			continue
+		case c == '"' || c == '/': // up to its end
+			for i++; i < len(s) && s[i] != c; i++ {
+				if s[i] == '\\' {
+					i++
+				}
+			}
+			i++
+			continue
+		}
+		for i < len(s) && !strings.ContainsRune(" \t\n\r\"", rune(s[i])) {
+			if s[i] == '\\' {
+				i++
+			}
+			i++
+		}
+		word := s[start:min(i, len(s))]
+		switch {
+		case word == "AND" || word == "&&":
+			return start, word + " is no operator: write +a +b for both; in quotes it is a word"
+		case word == "OR" || word == "||":
+			return start, word + " is no operator: write a b for either; in quotes it is a word"
+		case word == "NOT":
+			return start, "NOT is no operator: write -a; in quotes it is a word"
+		case word[0] == '(':
+			return start, "there are no brackets: build a boolean query; in quotes a bracket is left out"
+		}
+	}
+	return 0, ""
 }
 
 // viable is the length of the longest beginning of a wrong query string that could be

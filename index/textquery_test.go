@@ -248,11 +248,30 @@ func TestQueryStringErrors(t *testing.T) {
 		{"fish^abc more", "invalid boost value", 5},
 		{"töne ++x", "syntax error", 7},
 		{"+fish /", "syntax error", 7},
+		{"NOT fish", "write -a", 0},
+		{"fish AND bird", "write +a +b", 5},
+		{"fish && bird", "write +a +b", 5},
+		{`"a OR b" töne OR bird`, "write a b", 15},
+		{`/a NOT b/ fish || bird`, "write a b", 15},
+		{`"x \" NOT y" -(big fish)`, "no brackets", 14},
 	} {
 		_, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: queryString(c.s), Limit: 1})
 		e, ok := errors.AsType[*QueryStringError](err)
 		if !ok || e.At != c.at || !strings.Contains(e.Reason, c.reason) || e.Query != c.s {
 			t.Errorf("%q: %v", c.s, err)
+		}
+	}
+}
+
+// TestQueryStringWords: what looks like an operator is a word where it is told to be, or
+// part of one.
+func TestQueryStringWords(t *testing.T) {
+	x := newTextTable(t, false, false, Text{Analyzer: "simple"})
+	x.put(textDoc(0, "and or not"))
+	for _, s := range []string{`"AND"`, `"NOT" fish`, "and", "Not", `\AND`, "body:\"OR\"", "ANDROID or", "x/(y or", `/a.d/`} {
+		hits, err := x.spec.SearchText(t.Context(), "body", TextSearch{Query: queryString(s), Limit: 1}, x.parts(1)...)
+		if err != nil || len(hits) != 1 {
+			t.Errorf("%s: %v, %v", s, hits, err)
 		}
 	}
 }
