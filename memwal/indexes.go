@@ -27,6 +27,11 @@ func indexSpecs(configs []index.Config) []manifest.IndexSpec {
 	return specs
 }
 
+// maxTextBytes is how many bytes the rows of a memtable with a text index may have.
+const maxTextBytes = 1 << 30
+
+func isTextIndex(cfg index.Config) bool { return cfg != nil && cfg.Kind() == index.KindText }
+
 // The options of a text index in the manifest.
 const (
 	optionAnalyzer  = "analyzer"

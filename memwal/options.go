@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -114,7 +115,8 @@ type Options struct {
 	// MaxMemtableBytes rotates the active memtable when its rows span so many
 	// bytes, or its indexes take so many, or its rows keep twice that and a batch
 	// in memory. Default 64 MiB: smaller makes more generations for reads to look
-	// through; larger makes them slower to flush. No batch may be larger.
+	// through; larger makes them slower to flush. At most 1 GiB with a full-text index.
+	// No batch may be larger.
 	MaxMemtableBytes int64
 	// MaxMemtableRows rotates by rows, for tables whose rows are tiny. Default 8
 	// million; at most 2^31. No batch may have more.
@@ -310,6 +312,8 @@ func (o *Options) validate() error {
 		check(false, "Compression", o.Compression, `"", "lz4" or "zstd"`)
 	}
 	check(o.MaxMemtableBytes > 0, "MaxMemtableBytes", o.MaxMemtableBytes, "positive")
+	check(o.MaxMemtableBytes <= maxTextBytes || !slices.ContainsFunc(o.Indexes, isTextIndex), "MaxMemtableBytes", o.MaxMemtableBytes,
+		"at most 1 GiB with a full-text index, which has room for 16 GiB: texts of some languages take ten times their size there")
 	check(o.MaxMemtableRows > 0 && o.MaxMemtableRows <= 1<<31, "MaxMemtableRows", o.MaxMemtableRows, "from 1 to 2^31")
 	check(o.MaxMemtableBatches > 0, "MaxMemtableBatches", o.MaxMemtableBatches, "positive")
 	check(o.MaxMemtableAge >= 0, "MaxMemtableAge", o.MaxMemtableAge, "positive, or 0 for never")

@@ -129,6 +129,22 @@ func TestC06_AllThatIsWrongWithTextIndexes(t *testing.T) {
 	}
 }
 
+// TestM03_MemtablesOfTextAreBounded: a text index would overflow long before its rows
+// reach what other memtables may have.
+func TestM03_MemtablesOfTextAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := textOptions()
+		o.MaxMemtableBytes, o.MaxResidentBytes = maxTextBytes+1, 1<<32
+		if _, err := Open(t.Context(), objstore.NewMemory(), testShard, testSchema, o); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "at most 1 GiB with a full-text index") {
+			t.Errorf("%v", err)
+		}
+		o.MaxMemtableBytes = maxTextBytes
+		mustClose(t, mustOpen(t, objstore.NewMemory(), o))
+		o.MaxMemtableBytes, o.Indexes = maxTextBytes+1, nil
+		mustClose(t, mustOpen(t, objstore.NewMemory(), o))
+	})
+}
+
 // TestC07_TextIndexOverAnotherColumn: a field id that names another column than the name
 // is refused.
 func TestC07_TextIndexOverAnotherColumn(t *testing.T) {
