@@ -28,7 +28,7 @@ type config struct {
 	Words int    // of a made-up text
 
 	Writers  int
-	Async    asyncFlag
+	Async    int     // batches outstanding
 	Rate     float64 // rows per second, 0 is unlimited
 	Duration time.Duration
 
@@ -48,8 +48,8 @@ type config struct {
 	Baseline bool
 	Read     int // goroutines
 
-	Query        queryFlag // goroutines
-	QueryRate    float64   // queries per second, 0 is unlimited
+	Query        int     // goroutines
+	QueryRate    float64 // queries per second, 0 is unlimited
 	QueryCompare bool
 	Where        string // of the searches; "": all rows
 
@@ -178,7 +178,7 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 	fs.IntVar(&c.Words, "words", 20, "words of a made-up text for a text index, drawn from a vocabulary of 30,000 as frequent as those of a language; -words alone makes up 100,000 rows")
 
 	fs.IntVar(&c.Writers, "writers", 8, "concurrent putters")
-	fs.Var(&c.Async, "async", "putters use PutAsync, each with at most `N` batches outstanding; -async alone is -async=64")
+	fs.Var(countFlag{&c.Async, 64, "batches"}, "async", "putters use PutAsync, each with at most `N` batches outstanding; -async alone is -async=64")
 	fs.Float64Var(&c.Rate, "rate", 0, "rows per second of all putters together (default: as fast as possible)")
 	fs.DurationVar(&c.Duration, "duration", 0, "repeat the input with new keys for so long")
 
@@ -198,7 +198,7 @@ func (c *config) define(fs *flag.FlagSet, key, visible *string, compare *bool) {
 
 	fs.IntVar(&c.Read, "read", 0, "goroutines that read and check beside the putters: snapshots, lookups, ranges, scans, as fast as they can")
 
-	fs.Var(&c.Query, "query", "`N` goroutines that query and check beside the putters: words, phrases and prefixes of the first text index, lookups; -query alone is -query=1")
+	fs.Var(countFlag{&c.Query, 1, "goroutines"}, "query", "`N` goroutines that query and check beside the putters: words, phrases and prefixes of the first text index, lookups; -query alone is -query=1")
 	fs.Float64Var(&c.QueryRate, "query-rate", 0, "queries per second of all goroutines of -query together (default: as fast as they can)")
 	fs.StringVar(&c.Where, "where", "", "`filter` of the searches of -query, which then also count the rows that it is true for: 'id >= 1000 and not isNull(text)' (see go doc ./memwal/filtertext)")
 	fs.BoolVar(&c.QueryCompare, "query-compare", false, "putters take turns, each an eighth of -duration, with and without readers beside them: what do readers cost the writer?")
@@ -298,52 +298,37 @@ func flagValue(f *flag.Flag) any {
 	}
 }
 
-// asyncFlag is the number of outstanding batches; given without a number it is
-// 64. 0 is off.
-type asyncFlag int
-
-func (a *asyncFlag) String() string   { return strconv.Itoa(int(*a)) }
-func (a *asyncFlag) Get() any         { return int(*a) }
-func (a *asyncFlag) IsBoolFlag() bool { return true }
-
-func (a *asyncFlag) Set(s string) error {
-	switch s {
-	case "true":
-		*a = 64
-		return nil
-	case "false":
-		*a = 0
-		return nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return fmt.Errorf("must be a number of batches")
-	}
-	*a = asyncFlag(n)
-	return nil
+// countFlag is a number of things; given without a number it is bare. 0 is off.
+type countFlag struct {
+	n      *int
+	bare   int
+	things string
 }
 
-// queryFlag is a number of goroutines; given without a number it is 1.
-type queryFlag int
+func (f countFlag) IsBoolFlag() bool { return true }
+func (f countFlag) Get() any         { return *f.n }
 
-func (q *queryFlag) String() string   { return strconv.Itoa(int(*q)) }
-func (q *queryFlag) Get() any         { return int(*q) }
-func (q *queryFlag) IsBoolFlag() bool { return true }
+func (f countFlag) String() string {
+	if f.n == nil {
+		return "0" // package flag asks the zero value
+	}
+	return strconv.Itoa(*f.n)
+}
 
-func (q *queryFlag) Set(s string) error {
+func (f countFlag) Set(s string) error {
 	switch s {
 	case "true":
-		*q = 1
+		*f.n = f.bare
 		return nil
 	case "false":
-		*q = 0
+		*f.n = 0
 		return nil
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
-		return fmt.Errorf("must be a number of goroutines")
+		return fmt.Errorf("must be a number of %s", f.things)
 	}
-	*q = queryFlag(n)
+	*f.n = n
 	return nil
 }
 

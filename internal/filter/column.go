@@ -37,7 +37,7 @@ type column struct {
 
 func bindColumn(schema *arrow.Schema, index int, op Op) (*column, *Error) {
 	f := schema.Field(index)
-	c := &column{index: index, field: f, base: unwrap(f.Type), form: formWord}
+	c := &column{index: index, field: f, base: Base(f.Type), form: formWord}
 	codec, err := keys.Bind(schema, []int{index}, false)
 	if err != nil {
 		e := &Error{Reason: NotComparable, Op: op, Column: f.Name, Type: f.Type, Want: "a type with a total order"}
@@ -60,8 +60,8 @@ func bindColumn(schema *arrow.Schema, index int, op Op) (*column, *Error) {
 	return c, nil
 }
 
-// unwrap follows dictionaries to their value type and extensions to their storage.
-func unwrap(t arrow.DataType) arrow.DataType {
+// Base follows dictionaries to their value type and extensions to their storage.
+func Base(t arrow.DataType) arrow.DataType {
 	for {
 		switch w := t.(type) {
 		case *arrow.DictionaryType:

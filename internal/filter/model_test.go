@@ -325,7 +325,7 @@ func randomLeaf(r *rand.Rand, rec arrow.RecordBatch) rule {
 	if slices.ContainsFunc(otherTypes, func(t arrow.DataType) bool { return t.ID() == dt.ID() }) {
 		op = OpIsNull
 	}
-	base := unwrap(dt).ID()
+	base := Base(dt).ID()
 	if textual := arrow.IsBinaryLike(base) || arrow.IsLargeBinaryLike(base) || base == arrow.STRING_VIEW || base == arrow.BINARY_VIEW || base == arrow.FIXED_SIZE_BINARY; op == OpPrefix && !textual {
 		op = OpLe
 	}

@@ -97,24 +97,10 @@ func (p *translator) hex(n *ast.CallNode) (any, error) {
 	return raw, nil
 }
 
-// base follows dictionaries to their value type and extensions to their storage.
-func base(t arrow.DataType) arrow.DataType {
-	for {
-		switch w := t.(type) {
-		case *arrow.DictionaryType:
-			t = w.ValueType
-		case arrow.ExtensionType:
-			t = w.StorageType()
-		default:
-			return t
-		}
-	}
-}
-
 // number reads a number, with its sign. want is what would have been right.
 func number(t arrow.DataType, text string) (v any, want string) {
 	text = strings.ReplaceAll(text, "_", "")
-	id := base(t).ID()
+	id := filter.Base(t).ID()
 	n, whole := integer(text)
 	switch {
 	case arrow.IsDecimal(id):
@@ -206,7 +192,7 @@ func quoted(t arrow.DataType, text string) (v any, want string) {
 		}
 		return nil, `a UUID such as "6ba7b810-9dad-11d1-80b4-00c04fd430c8", or hex("…")`
 	}
-	switch t := base(t).(type) {
+	switch t := filter.Base(t).(type) {
 	case *arrow.TimestampType:
 		return timestamp(t, text)
 	case *arrow.Date32Type, *arrow.Date64Type:
