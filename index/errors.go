@@ -101,13 +101,13 @@ type NoIndexError struct {
 func (e *NoIndexError) Error() string {
 	switch {
 	case e.Column != "":
-		return fmt.Sprintf("no %s index over column %q: configure one before writing", e.Kind, e.Column)
+		return fmt.Sprintf("no %s index over column %q: add one to the Indexes that the table is opened with", e.Kind, e.Column)
 	case e.Index == PrimaryKey && e.Kind == KindOrdered:
-		return "the primary key is no ordered index: configure one before writing"
+		return "the primary key is no ordered index: add one to the Indexes that the table is opened with"
 	case e.Index == PrimaryKey:
 		return "the table has no primary key: it is chosen in memwal's Options.PrimaryKey, before the first write"
 	}
-	return fmt.Sprintf("no %s index named %q: configure one before writing", e.Kind, e.Index)
+	return fmt.Sprintf("no %s index named %q: a search names an index, not a column, one of the Indexes that the table is opened with", e.Kind, e.Index)
 }
 
 func (e *NoIndexError) Is(target error) bool { return target == ErrNoIndex }

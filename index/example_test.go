@@ -59,5 +59,5 @@ func Example() {
 	// Output:
 	// Bern is in slot 2 and was in slot 0
 	// up to 150,000: 2
-	// no ordered index named "by name": configure one before writing
+	// no ordered index named "by name": a search names an index, not a column, one of the Indexes that the table is opened with
 }
