@@ -61,7 +61,7 @@ func (e *memwalEngine) add(rec arrow.RecordBatch) error {
 func (e *memwalEngine) search(ctx context.Context, q query.Query, limit int) ([]hit, error) {
 	part := index.Part{Set: e.set, Bound: e.set.Applied()}
 	if e.bound >= 0 {
-		part.Bound = uint32(e.bound)
+		part.Bound = min(uint32(e.bound), part.Bound) // the limit may have ended this index first
 	}
 	found, err := e.spec.SearchText(ctx, column, index.TextSearch{Query: q, Limit: limit}, part)
 	if err != nil {
