@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -276,16 +277,25 @@ func (l *late) PutIfAbsent(ctx context.Context, key string, body objstore.Body) 
 	return objstore.PutResult{}, &objstore.Error{Op: objstore.OpPutIfAbsent, Key: key, Class: objstore.ErrAmbiguous, Err: ctx.Err()}
 }
 
-// land makes the puts at the positions arrive, and tells for each whether it
-// found the position empty.
+func (l *late) held(key string) (data []byte, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	data, ok = l.mu.kept[key]
+	return data, ok
+}
+
+// land makes the puts at the positions arrive, waiting for those that are not sent yet,
+// and tells for each whether it found the position empty.
 func (l *late) land(t testing.TB, positions ...uint64) []bool {
 	t.Helper()
 	var landed []bool
 	for _, pos := range positions {
 		key := layoutOf(testShard).wal + wal.Name(pos)
-		l.mu.Lock()
-		data, ok := l.mu.kept[key]
-		l.mu.Unlock()
+		data, ok := l.held(key)
+		for n := 0; !ok && n < 10_000; n++ { // a busy machine sends it late
+			time.Sleep(time.Millisecond)
+			data, ok = l.held(key)
+		}
 		if !ok {
 			t.Fatalf("no put at position %d is on its way", pos)
 		}
