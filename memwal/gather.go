@@ -6,6 +6,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/memwal/memwal-go/memtable"
 )
 
 // ordinalColumn is the name of the column that ScanOptions.Ordinals adds.
@@ -21,6 +23,12 @@ type run struct {
 	rec     arrow.RecordBatch
 	row, n  int64
 	ordinal uint64 // of the first row; those of the others follow
+}
+
+// runAt is the one row in a slot of a view.
+func runAt(v memtable.View, slot uint32) run {
+	rec, row := v.Locate(slot)
+	return run{rec: rec, row: int64(row), n: 1, ordinal: v.Memtable().FirstRow() + uint64(slot)}
 }
 
 // gatherer makes batches in the readers' schema out of runs.

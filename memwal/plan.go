@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/memwal/memwal-go/index"
@@ -173,18 +172,38 @@ func (s *Snapshot) plan(ctx context.Context, o ScanOptions, prog *filter.Program
 		p.Access = AccessNothing
 		return p, nil
 	}
-	bounds, most := prog.Bounds(), s.budget(o.From, views)
-	if runs, keys, ok := s.byKeys(ctx, most, o.From, bounds, views); ok {
-		p.Access, p.Keys = AccessKeys, keys
-		return p, runs
+	c, few := s.find(ctx, s.budget(o.From, views), o.From, prog, views)
+	if !few {
+		return p, nil
+	}
+	p.Access, p.Keys = c.access, c.keys
+	if c.access == AccessIndex {
+		p.Index, p.Columns, p.Candidates = c.index, c.columns, len(c.runs)
+	}
+	return p, c.runs
+}
+
+// candidates are the rows that can pass a filter, found without a scan.
+type candidates struct {
+	access Access // AccessKeys or AccessIndex
+	keys   int    // looked up
+	coverage
+	runs []run // live rows in the order of ordinals, all matches among them
+}
+
+// find finds the candidates by the primary key or an ordered index, if there are no more
+// than most.
+func (s *Snapshot) find(ctx context.Context, most int, from uint64, prog *filter.Program, views []memtable.View) (candidates, bool) {
+	bounds := prog.Bounds()
+	if runs, keys, ok := s.byKeys(ctx, most, from, bounds, views); ok {
+		return candidates{access: AccessKeys, keys: keys, runs: runs}, true
 	}
 	for _, c := range s.r.coverages(bounds, most) {
-		if runs, ok := byIndex(ctx, c, o.From, most, views); ok {
-			p.Access, p.Index, p.Columns, p.Candidates = AccessIndex, c.index, c.columns, len(runs)
-			return p, runs
+		if runs, ok := byIndex(ctx, c, from, most, views); ok {
+			return candidates{access: AccessIndex, coverage: c, runs: runs}, true
 		}
 	}
-	return p, nil
+	return candidates{}, false
 }
 
 // rowsFrom is the number of rows, live or not, that a scan has to look at.
@@ -352,8 +371,7 @@ func newest(views []memtable.View, k index.Key) (run, bool) {
 			if !v.Live(slot) {
 				return run{}, false
 			}
-			rec, row := v.Locate(slot)
-			return run{rec: rec, row: int64(row), n: 1, ordinal: v.Memtable().FirstRow() + uint64(slot)}, true
+			return runAt(v, slot), true
 		}
 	}
 	return run{}, false
@@ -381,8 +399,7 @@ func byIndex(ctx context.Context, c coverage, from uint64, most int, views []mem
 				if len(runs) == most || ctx.Err() != nil {
 					return nil, false
 				}
-				rec, row := v.Locate(slot)
-				runs = append(runs, run{rec: rec, row: int64(row), n: 1, ordinal: first + uint64(slot)})
+				runs = append(runs, runAt(v, slot))
 			}
 		}
 	}
@@ -397,12 +414,8 @@ func narrow(r *index.Range, b filter.Bound) bool {
 		if b.Pins[0] == nil {
 			return false // the nulls are before all that has a bound
 		}
-		if len(b.Pins) > 1 {
-			// In the column's order, so these are the ends.
-			b.Low, b.High = b.Pins[0], b.Pins[len(b.Pins)-1]
-		} else {
-			b.Low, b.High = b.Pins[0], b.Pins[0]
-		}
+		// In the column's order, so these are the ends.
+		b.Low, b.High = b.Pins[0], b.Pins[len(b.Pins)-1]
 	}
 	if len(r.Low) == 0 && b.Low != nil {
 		r.Low, r.LowOpen, done = []any{b.Low}, b.LowOpen, true
@@ -479,25 +492,4 @@ func (s *Snapshot) checkRange(name string, r index.Range, views []memtable.View)
 		return rangeError(s.r.checkRange(name, r))
 	}
 	return nil
-}
-
-// matching yields the parts of runs that the filter is true for. It ends when ctx
-// does: it may look for long without a match.
-func matching(ctx context.Context, prog *filter.Program, runs iter.Seq[run]) iter.Seq[run] {
-	if prog == nil {
-		return runs
-	}
-	return func(yield func(run) bool) {
-		e := prog.NewEvaluator()
-		for r := range runs {
-			if ctx.Err() != nil {
-				return
-			}
-			for a, b := range e.Runs(r.rec, int(r.row), int(r.row+r.n)) {
-				if !yield(run{rec: r.rec, row: int64(a), n: int64(b - a), ordinal: r.ordinal + uint64(int64(a)-r.row)}) {
-					return
-				}
-			}
-		}
-	}
 }

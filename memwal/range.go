@@ -32,7 +32,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			return nil, err
 		}
 		if p.Access == AccessNothing {
-			return oneByOne(slices.Values[[]run](nil)), nil
+			return inRuns(stretches(slices.Values[[]run](nil)), 1, false), nil
 		}
 		seqs := make([]keyed, len(views))
 		for i, v := range views {
@@ -42,7 +42,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			}
 			seqs[i] = keyed{ctx: ctx, view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(v, views[i+1:])}
 		}
-		return oneByOne(matching(ctx, prog, merge(seqs, r.Reverse))), nil
+		return inRuns(filtered(ctx, prog, stretches(merge(seqs, r.Reverse))), min(o.BatchRows, o.Limit), g.bare()), nil
 	})
 }
 
@@ -84,8 +84,7 @@ func (k keyed) rows(yield func([]byte, run) bool) {
 		if k.hidden.Hides(slot) {
 			continue
 		}
-		rec, row := k.view.Locate(slot)
-		if !yield(key, run{rec: rec, row: int64(row), n: 1, ordinal: first + uint64(slot)}) {
+		if !yield(key, runAt(k.view, slot)) {
 			return
 		}
 	}

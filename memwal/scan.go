@@ -104,17 +104,37 @@ func scan(ctx context.Context, from uint64, views []memtable.View) iter.Seq[stre
 	}
 }
 
+// selected yields the rows that a scan with these options gives, found as its plan says.
+func (s *Snapshot) selected(ctx context.Context, o ScanOptions, prog *filter.Program, views []memtable.View) iter.Seq[stretch] {
+	p, runs := s.plan(ctx, o, prog, views)
+	if p.Access == AccessScan {
+		return filtered(ctx, prog, scan(ctx, o.From, views))
+	}
+	return filtered(ctx, prog, stretches(slices.Values(runs)))
+}
+
+// stretches are runs of which all rows are meant.
+func stretches(runs iter.Seq[run]) iter.Seq[stretch] {
+	return func(yield func(stretch) bool) {
+		for r := range runs {
+			if !yield(stretch{run: r}) {
+				return
+			}
+		}
+	}
+}
+
 // filtered masks the rows that the filter is not true for. It ends when ctx does: it may
 // look for long without a match.
-func filtered(ctx context.Context, prog *filter.Program, stretches iter.Seq[stretch]) iter.Seq[stretch] {
+func filtered(ctx context.Context, prog *filter.Program, all iter.Seq[stretch]) iter.Seq[stretch] {
 	if prog == nil {
-		return stretches
+		return all
 	}
 	return func(yield func(stretch) bool) {
 		e := prog.NewEvaluator()
 		var m filter.Mask
 		var unasked int64 // rows until ctx is asked
-		for s := range stretches {
+		for s := range all {
 			for at := int64(0); at < s.n; at += filter.Block {
 				n := min(filter.Block, s.n-at)
 				if unasked -= n; unasked < 0 {
@@ -179,12 +199,12 @@ func (s *stretch) appendRuns(runs []run) []run {
 // so that handing them over costs little beside them. bare is for readers that only
 // count: it yields runs that have the right number of rows, which need not be the right
 // ones.
-func inRuns(stretches iter.Seq[stretch], rows int64, bare bool) iter.Seq[[]run] {
+func inRuns(all iter.Seq[stretch], rows int64, bare bool) iter.Seq[[]run] {
 	const most = 1024 // runs: 40 KiB
 	return func(yield func([]run) bool) {
 		var some []run
 		var n int64
-		for s := range stretches {
+		for s := range all {
 			c := s.count()
 			switch {
 			case c == 0:
@@ -203,19 +223,6 @@ func inRuns(stretches iter.Seq[stretch], rows int64, bare bool) iter.Seq[[]run] 
 		}
 		if len(some) > 0 {
 			yield(some)
-		}
-	}
-}
-
-// oneByOne is for sequences that have no stretches.
-func oneByOne(runs iter.Seq[run]) iter.Seq[[]run] {
-	return func(yield func([]run) bool) {
-		var one [1]run
-		for r := range runs {
-			one[0] = r
-			if !yield(one[:]) {
-				return
-			}
 		}
 	}
 }

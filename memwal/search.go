@@ -205,9 +205,7 @@ func accepting(prog *filter.Program, views []memtable.View) func(part int, slot 
 func (f *found) rows() iter.Seq[run] {
 	return func(yield func(run) bool) {
 		for _, h := range f.hits {
-			v := f.views[h.Part]
-			rec, row := v.Locate(h.Slot)
-			if !yield(run{rec: rec, row: int64(row), n: 1, ordinal: v.Memtable().FirstRow() + uint64(h.Slot)}) {
+			if !yield(runAt(f.views[h.Part], h.Slot)) {
 				return
 			}
 		}

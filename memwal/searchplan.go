@@ -89,26 +89,13 @@ func (s *Snapshot) candidates(ctx context.Context, hits, from uint64, prog *filt
 		p.Access = AccessNothing
 		return p, nil, true
 	}
-	bounds := prog.Bounds()
-	most := int(min(hits/hitsShare, mostFound))
-	runs, keys, ok := s.byKeys(ctx, most, from, bounds, views)
-	if ok {
-		p.Access, p.Keys = AccessKeys, keys
-	}
-	for _, c := range s.r.coverages(bounds, most) {
-		if ok {
-			break
-		}
-		if runs, ok = byIndex(ctx, c, from, most, views); ok {
-			p.Access, p.Ordered = AccessIndex, c.index
-		}
-	}
-	if !ok {
+	c, few := s.find(ctx, int(min(hits/hitsShare, mostFound)), from, prog, views)
+	if !few {
 		return p, nil, false
 	}
-	p.Candidates = len(runs)
-	ordinals = make([]uint64, len(runs))
-	for i, r := range runs {
+	p.Access, p.Keys, p.Ordered, p.Candidates = c.access, c.keys, c.index, len(c.runs)
+	ordinals = make([]uint64, len(c.runs))
+	for i, r := range c.runs {
 		ordinals[i] = r.ordinal
 	}
 	return p, ordinals, true

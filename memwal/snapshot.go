@@ -129,11 +129,7 @@ func (s *Snapshot) Scan(ctx context.Context, o ScanOptions) (array.RecordReader,
 		return nil, err
 	}
 	return s.read(ctx, "scan", g, o, func(views []memtable.View) (iter.Seq[[]run], error) {
-		p, runs := s.plan(ctx, o, prog, views)
-		if p.Access == AccessScan {
-			return inRuns(filtered(ctx, prog, scan(ctx, o.From, views)), min(o.BatchRows, o.Limit), g.bare()), nil
-		}
-		return oneByOne(matching(ctx, prog, slices.Values(runs))), nil
+		return inRuns(s.selected(ctx, o, prog, views), min(o.BatchRows, o.Limit), g.bare()), nil
 	})
 }
 
@@ -175,14 +171,8 @@ func (s *Snapshot) CountWhere(ctx context.Context, f Filter) (int64, error) {
 		return 0, fmt.Errorf("count: %w", err)
 	}
 	var n int64
-	if p, runs := s.plan(ctx, ScanOptions{Filter: f}, prog, views); p.Access == AccessScan {
-		for some := range filtered(ctx, prog, scan(ctx, 0, views)) {
-			n += some.count()
-		}
-	} else {
-		for r := range matching(ctx, prog, slices.Values(runs)) {
-			n += r.n
-		}
+	for some := range s.selected(ctx, ScanOptions{Filter: f}, prog, views) {
+		n += some.count()
 	}
 	if err := ctx.Err(); err != nil { // the sequences end with it
 		return 0, fmt.Errorf("count: %w", err)

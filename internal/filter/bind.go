@@ -2,6 +2,7 @@ package filter
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 
@@ -231,8 +232,7 @@ func bindIn(c *column, values []constant, null, negate bool) *pred {
 	slices.SortStableFunc(values, c.compareConstants)
 	values = slices.CompactFunc(values, func(a, b constant) bool { return c.compareConstants(a, b) == 0 })
 	if len(values) == 1 {
-		op := OpEq
-		return compare(c, op, values[0], negate)
+		return compare(c, OpEq, values[0], negate)
 	}
 	p := &pred{kind: predSet, col: c, negate: negate, members: values}
 	if c.form == formWord {
@@ -254,13 +254,7 @@ func (c *column) compareConstants(a, b constant) int {
 	if c.form == formBytes {
 		return bytes.Compare(a.bytes, b.bytes)
 	}
-	switch {
-	case a.word < b.word:
-		return -1
-	case a.word > b.word:
-		return 1
-	}
-	return 0
+	return cmp.Compare(a.word, b.word)
 }
 
 // settle derives the words of an interval, and finds it empty.

@@ -1,9 +1,7 @@
 package filter
 
 import (
-	"iter"
 	"math"
-	"math/bits"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -13,14 +11,12 @@ import (
 const Block = 4096
 
 // Mask has a bit for each row of a block: that of row i in word i/64.
-type Mask = [Block / 64]uint64
-
-type mask Mask
+type Mask [Block / 64]uint64
 
 // Evaluator evaluates a Program. It is for one goroutine.
 type Evaluator struct {
 	root    *pred
-	free    []*mask
+	free    []*Mask
 	scratch [32]byte // an encoded decimal
 }
 
@@ -41,80 +37,28 @@ func (e *Evaluator) Select(m *Mask, rec arrow.RecordBatch, from, n int) []uint64
 	if n == 0 {
 		return nil
 	}
-	e.eval(e.root, (*mask)(m), rec, from, n)
+	e.eval(e.root, m, rec, from, n)
 	return m[:words(n)]
 }
 
-// Runs yields the matches among the rows from <= row < to of a batch as ranges, as
-// long as they can be within a block.
-func (e *Evaluator) Runs(rec arrow.RecordBatch, from, to int) iter.Seq2[int, int] {
-	return func(yield func(int, int) bool) {
-		if e.root.kind == predAlways {
-			if from < to {
-				yield(from, to)
-			}
-			return
-		}
-		m := e.take()
-		defer e.give(m)
-		for ; from < to; from += Block {
-			n := min(Block, to-from)
-			e.eval(e.root, m, rec, from, n)
-			if !m.runs(n, from, yield) {
-				return
-			}
-		}
-	}
-}
-
-// runs yields the runs of ones among the first n bits, as rows from first on.
-func (m *mask) runs(n, first int, yield func(int, int) bool) bool {
-	for at := 0; at < n; {
-		at = m.next(at, n, 0)
-		if at == n {
-			return true
-		}
-		end := m.next(at, n, math.MaxUint64)
-		if !yield(first+at, first+end) {
-			return false
-		}
-		at = end
-	}
-	return true
-}
-
-// next is the first one from at on, or n; with flip all ones, the first zero.
-func (m *mask) next(at, n int, flip uint64) int {
-	w := (m[at/64] ^ flip) >> (at % 64) << (at % 64)
-	for i := at / 64; ; {
-		if w != 0 {
-			return min(n, i*64+bits.TrailingZeros64(w))
-		}
-		if i++; i*64 >= n {
-			return n
-		}
-		w = m[i] ^ flip
-	}
-}
-
 // take and give keep masks for reuse.
-func (e *Evaluator) take() *mask {
+func (e *Evaluator) take() *Mask {
 	if n := len(e.free); n > 0 {
 		m := e.free[n-1]
 		e.free = e.free[:n-1]
 		return m
 	}
-	return new(mask)
+	return new(Mask)
 }
 
-func (e *Evaluator) give(m *mask) { e.free = append(e.free, m) }
+func (e *Evaluator) give(m *Mask) { e.free = append(e.free, m) }
 
 // words is how many words n bits need.
 func words(n int) int { return (n + 63) / 64 }
 
 // eval sets, in the first words of m that n rows need, the bit of each row that p
 // is true for; the bits behind them are 0.
-func (e *Evaluator) eval(p *pred, m *mask, rec arrow.RecordBatch, from, n int) {
+func (e *Evaluator) eval(p *pred, m *Mask, rec arrow.RecordBatch, from, n int) {
 	w := m[:words(n)]
 	switch p.kind {
 	case predNever:
@@ -134,7 +78,7 @@ func (e *Evaluator) eval(p *pred, m *mask, rec arrow.RecordBatch, from, n int) {
 }
 
 // combine evaluates "and" and "or", and ends once nothing can change.
-func (e *Evaluator) combine(p *pred, m *mask, rec arrow.RecordBatch, from, n int) {
+func (e *Evaluator) combine(p *pred, m *Mask, rec arrow.RecordBatch, from, n int) {
 	w := m[:words(n)]
 	e.eval(p.args[0], m, rec, from, n)
 	part := e.take()

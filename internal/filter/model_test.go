@@ -440,12 +440,7 @@ func checkModel(t *testing.T, r *rand.Rand) {
 			}
 		}
 		e := p.NewEvaluator()
-		var got []int
-		for a, b := range e.Runs(rec, from, to) {
-			for ; a < b; a++ {
-				got = append(got, a)
-			}
-		}
+		got := selected(e, rec, from, to)
 		if !slices.Equal(got, want) {
 			t.Fatalf("%v over rows %d to %d of\n%v\ngives %v, want %v", rule.expr, from, to, rec, got, want)
 		}
