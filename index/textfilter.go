@@ -1,7 +1,6 @@
 package index
 
 import (
-	"context"
 	"math"
 	"slices"
 
@@ -14,7 +13,6 @@ import (
 type textFilter struct {
 	search.Searcher
 	r       *textReader
-	ctx     context.Context
 	from    uint64
 	accept  func(part int, slot uint32) bool
 	leap    bool     // only candidates count
@@ -27,8 +25,10 @@ type textFilter struct {
 // Next implements search.Searcher.
 func (f *textFilter) Next(sc *search.SearchContext) (*search.DocumentMatch, error) {
 	for {
-		if f.looked++; f.looked%256 == 0 && f.ctx.Err() != nil {
-			return nil, f.ctx.Err()
+		if f.looked++; f.looked%256 == 0 {
+			if err := f.r.ended(); err != nil {
+				return nil, err
+			}
 		}
 		m, err := f.step(sc)
 		if m == nil || err != nil {

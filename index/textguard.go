@@ -14,7 +14,6 @@ import (
 // so that "a|ab" would not find "ab".
 type guardedReader struct {
 	*textReader
-	ctx    context.Context
 	terms  int // asked for so far
 	listed int // of dictionaries
 }
@@ -23,7 +22,7 @@ var _ blevindex.IndexReaderRegexp = (*guardedReader)(nil)
 
 // TermFieldReader implements blevindex.IndexReader.
 func (g *guardedReader) TermFieldReader(ctx context.Context, word []byte, field string, freq, norm, places bool) (blevindex.TermFieldReader, error) {
-	if err := g.ctx.Err(); err != nil {
+	if err := g.ended(); err != nil {
 		return nil, err
 	}
 	if g.terms++; g.terms > MaxQueryTerms {

@@ -348,7 +348,7 @@ func TestTooManyTerms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guardedReader{textReader: r, ctx: t.Context()}
+	g := &guardedReader{textReader: r}
 	listed := 0
 	for range 2 {
 		d, err := g.FieldDictRegexp("body", "x.*")

@@ -78,7 +78,7 @@ func (s *Spec) SearchText(ctx context.Context, name string, want TextSearch, par
 	if err != nil {
 		return nil, err
 	}
-	return r.search(ctx, q, want)
+	return r.search(q, want)
 }
 
 // TextHits is how many rows, live in parts, match a query at most. It is what
@@ -93,7 +93,7 @@ func (s *Spec) TextHits(ctx context.Context, name string, q query.Query, parts .
 	if err != nil {
 		return 0, err
 	}
-	searcher, err := r.searcher(ctx, q)
+	searcher, err := r.searcher(q)
 	if err != nil {
 		return 0, err
 	}
@@ -150,13 +150,13 @@ func (s *Set) text(name string) (*text, error) {
 	return t, nil
 }
 
-func (r *textReader) search(ctx context.Context, q query.Query, want TextSearch) ([]TextHit, error) {
-	searcher, err := r.searcher(ctx, q)
+func (r *textReader) search(q query.Query, want TextSearch) ([]TextHit, error) {
+	searcher, err := r.searcher(q)
 	if err != nil {
 		return nil, err
 	}
 	defer searcher.Close()
-	f := &textFilter{Searcher: searcher, r: r, ctx: ctx, from: want.From, accept: want.Accept}
+	f := &textFilter{Searcher: searcher, r: r, from: want.From, accept: want.Accept}
 	if want.Candidates != nil {
 		f.left, f.leap = want.Candidates(r.atMost(searcher))
 	}
@@ -164,8 +164,8 @@ func (r *textReader) search(ctx context.Context, q query.Query, want TextSearch)
 	most := max(r.rows, 1)
 	limit, offset := min(uint64(want.Limit), most), min(uint64(want.Offset), most)
 	best := collector.NewTopNCollector(int(limit), int(offset), search.SortOrder{&search.SortScore{Desc: true}})
-	if err := best.Collect(ctx, f, r); err != nil {
-		return nil, r.failure(ctx, err)
+	if err := best.Collect(r.ctx, f, r); err != nil {
+		return nil, r.failure(err)
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -179,12 +179,12 @@ func (r *textReader) search(ctx context.Context, q query.Query, want TextSearch)
 }
 
 // searcher is bleve's for a query that was checked.
-func (r *textReader) searcher(ctx context.Context, q query.Query) (search.Searcher, error) {
-	ctx = context.WithValue(ctx, search.GetScoringModelCallbackKey,
+func (r *textReader) searcher(q query.Query) (search.Searcher, error) {
+	ctx := context.WithValue(r.ctx, search.GetScoringModelCallbackKey,
 		search.GetScoringModelCallbackFn(func() string { return blevindex.BM25Scoring }))
-	s, err := q.Searcher(ctx, &guardedReader{textReader: r, ctx: ctx}, r.spec.mapping, search.SearcherOptions{})
+	s, err := q.Searcher(ctx, &guardedReader{textReader: r}, r.spec.mapping, search.SearcherOptions{})
 	if err != nil {
-		return nil, r.failure(ctx, err)
+		return nil, r.failure(err)
 	}
 	return s, nil
 }
@@ -193,12 +193,12 @@ func (r *textReader) searcher(ctx context.Context, q query.Query) (search.Search
 func (r *textReader) atMost(s search.Searcher) uint64 { return min(s.Count(), r.rows) }
 
 // failure is an error of bleve's: what it says of a query is wrong with the query.
-func (r *textReader) failure(ctx context.Context, err error) error {
+func (r *textReader) failure(err error) error {
 	switch {
 	case r.err != nil:
 		return r.err
-	case ctx.Err() != nil:
-		return ctx.Err()
+	case r.ctx.Err() != nil:
+		return r.ctx.Err()
 	case errors.Is(err, ErrInvalid):
 		return err
 	}
