@@ -2,6 +2,7 @@ package memtable
 
 import (
 	"context"
+	"math"
 
 	"github.com/memwal/memwal-go/index"
 )
@@ -15,23 +16,23 @@ import (
 // up one by one until that has cost as much as the other way, and then the other way
 // is taken. That is at most twice what the better choice costs.
 type Hidden struct {
+	ctx      context.Context
 	view     View
-	newer    []View
+	newer    []index.Part
 	oneByOne uint64 // so many rows are still looked up one by one
 	resolved bool
 	shadow   index.Shadow
 }
 
 // HiddenBy returns what the newer views, oldest first, supersede of a view. They are
-// all that follow it. It returns nil when they have nothing that could.
-func HiddenBy(v View, newer []View) *Hidden {
+// all that follow it. It returns nil when they have nothing that could. The context ends
+// what is done once for all readers; the answers are right all the same.
+func HiddenBy(ctx context.Context, v View, newer []View) *Hidden {
 	if !v.m.keyed || len(newer) == 0 {
 		return nil
 	}
-	return &Hidden{
-		view: v, newer: newer,
-		oneByOne: v.m.set.Unresolved(Parts(newer)...) / uint64(len(newer)),
-	}
+	parts := Parts(newer)
+	return &Hidden{ctx: ctx, view: v, newer: parts, oneByOne: v.m.set.Unresolved(parts...) / uint64(len(parts))}
 }
 
 // Hides tells whether the row in a slot of the view is superseded.
@@ -39,23 +40,30 @@ func (h *Hidden) Hides(slot uint32) bool {
 	if h == nil {
 		return false
 	}
-	if !h.resolved && h.oneByOne > 0 {
-		h.oneByOne--
-		rec, row := h.view.Locate(slot)
-		for _, v := range h.newer {
-			if _, ok := v.LookupRow(rec, row); ok {
-				return true
-			}
+	if !h.resolved && h.oneByOne == 0 {
+		h.resolve()
+	}
+	if h.resolved {
+		return h.shadow.Hides(slot)
+	}
+	h.oneByOne--
+	rec, row := h.view.Locate(slot)
+	for i := range h.newer {
+		p := &h.newer[i]
+		if _, ok := p.Set.LookupRow(rec, row, p.Bound); ok {
+			return true
 		}
-		return false
 	}
-	if !h.resolved {
-		// No context is at hand, and the answer could not say that it ended. The cost has a
-		// bound: a fraction of a microsecond for each newer row in memory, once for all.
-		h.shadow, _ = h.view.m.set.Shadow(context.Background(), Parts(h.newer)...)
-		h.resolved = true
+	return false
+}
+
+func (h *Hidden) resolve() {
+	shadow, err := h.view.m.set.Shadow(h.ctx, h.newer...)
+	if err != nil {
+		h.oneByOne = math.MaxUint64 // the reader is about to end, with its context
+		return
 	}
-	return h.shadow.Hides(slot)
+	h.shadow, h.resolved = shadow, true
 }
 
 // Parts returns what a read of views covers, for package index. It is valid as long as

@@ -1,6 +1,7 @@
 package memtable
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,10 +21,12 @@ func viewsOf(live []*Memtable, end uint64) []View {
 
 // looksUp is a Hidden that never goes the other way, and resolves one that always does.
 func looksUp(v View, newer []View) *Hidden {
-	return &Hidden{view: v, newer: newer, oneByOne: 1 << 40}
+	return &Hidden{ctx: context.Background(), view: v, newer: Parts(newer), oneByOne: 1 << 40}
 }
 
-func resolves(v View, newer []View) *Hidden { return &Hidden{view: v, newer: newer} }
+func resolves(v View, newer []View) *Hidden {
+	return &Hidden{ctx: context.Background(), view: v, newer: Parts(newer)}
+}
 
 // Both ways agree at every bound, asked in any order and from several goroutines: what
 // one bound has found must not show at a lower one.
@@ -90,7 +93,7 @@ func TestHiddenResolvesOnceItPays(t *testing.T) {
 	views := viewsOf(s.live, 1500)
 	set, newer := views[0].m.set, Parts(views[1:])
 	read := func(rows uint32) {
-		h := HiddenBy(views[0], views[1:])
+		h := HiddenBy(t.Context(), views[0], views[1:])
 		for slot := range rows {
 			if h.Hides(slot) != (slot >= 900) {
 				t.Errorf("slot %d: hidden is %v", slot, slot < 900)
@@ -110,6 +113,31 @@ func TestHiddenResolvesOnceItPays(t *testing.T) {
 		t.Error("what was found takes no memory")
 	}
 	read(1000)
+}
+
+// A context that has ended keeps nothing from being answered rightly: it ends only what
+// would have been done for all readers.
+func TestHiddenAnswersBehindItsContext(t *testing.T) {
+	mem := checked(t)
+	s := newShard(t, keyedSchema, bind(t, "by value"), 0)
+	s.put(keyed(mem, row{id: 1}, row{id: 2}, row{id: 3}))
+	s.rotate()
+	s.put(keyed(mem, row{id: 2}))
+	s.run()
+	views := viewsOf(s.live, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h := HiddenBy(ctx, views[0], views[1:])
+	for range 2 { // the first row alone is looked up before it would pay to resolve
+		for slot := range uint32(3) {
+			if h.Hides(slot) != (slot == 1) {
+				t.Errorf("slot %d: hidden is %v", slot, slot != 1)
+			}
+		}
+	}
+	if n := views[0].m.set.Unresolved(Parts(views[1:])...); n != 1 {
+		t.Errorf("%d rows are to be looked up, want the one", n)
+	}
 }
 
 // BenchmarkHidden asks for each row of a keyed memtable of a million rows whether one

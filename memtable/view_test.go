@@ -133,7 +133,7 @@ func (h history) read(t testing.TB, live []*Memtable, spec *index.Spec, end uint
 	views := viewsOf(live, end)
 	var scanned, ranged []row
 	for i, v := range views {
-		hidden := HiddenBy(v, views[i+1:])
+		hidden := HiddenBy(t.Context(), v, views[i+1:])
 		scanned = append(scanned, rowsOf(t, v, hidden)...)
 		seq, err := v.RangeKeys("by value", index.Range{})
 		if err != nil {

@@ -386,7 +386,7 @@ func sortRuns(runs []run) {
 func byIndex(ctx context.Context, c coverage, from uint64, most int, views []memtable.View) (runs []run, ok bool) {
 	for i, v := range views {
 		first := v.Memtable().FirstRow()
-		hidden := memtable.HiddenBy(v, views[i+1:])
+		hidden := memtable.HiddenBy(ctx, v, views[i+1:])
 		for _, r := range c.ranges {
 			slots, err := v.Range(c.index, r)
 			if err != nil {

@@ -40,7 +40,7 @@ func (s *Snapshot) Range(ctx context.Context, name string, r index.Range, o Scan
 			if err != nil {
 				return nil, rangeError(err)
 			}
-			seqs[i] = keyed{ctx: ctx, view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(v, views[i+1:])}
+			seqs[i] = keyed{ctx: ctx, view: v, seq: seq, from: o.From, hidden: memtable.HiddenBy(ctx, v, views[i+1:])}
 		}
 		return inRuns(filtered(ctx, prog, stretches(merge(seqs, r.Reverse))), min(o.BatchRows, o.Limit), g.bare()), nil
 	})

@@ -92,7 +92,7 @@ func scan(ctx context.Context, from uint64, views []memtable.View) iter.Seq[stre
 				continue
 			}
 			start := uint32(max(from, first) - first)
-			for s := range v.Stretches(ctx, start, memtable.HiddenBy(v, views[i+1:])) {
+			for s := range v.Stretches(ctx, start, memtable.HiddenBy(ctx, v, views[i+1:])) {
 				if !yield(stretch{mask: s.Live, run: run{
 					rec: s.Rec, row: int64(s.From), n: int64(s.To - s.From),
 					ordinal: first + uint64(s.FirstSlot) + uint64(s.From),
