@@ -17,7 +17,7 @@ func (z *freezer) text(t *text) error {
 	most := uint32(0)
 	for slot := range z.bound {
 		if z.has(slot) {
-			n := t.lengths.at(slot)
+			n := *t.lengths.at(slot)
 			most = max(most, n)
 			z.head.terms += uint64(n)
 		}
@@ -25,7 +25,7 @@ func (z *freezer) text(t *text) error {
 	z.head.lengthWidth = widthOf(most)
 	z.writeNumbers(func(yield func(uint32) bool) {
 		for slot := range z.bound {
-			if z.has(slot) && !yield(t.lengths.at(slot)) {
+			if z.has(slot) && !yield(*t.lengths.at(slot)) {
 				return
 			}
 		}

@@ -171,5 +171,5 @@ func (p *primary) findRow(rec arrow.RecordBatch, row int, bound uint32) (uint32,
 
 func (p *primary) bytes() int64 {
 	const perShard = 64 // the shard and its table's header
-	return p.cells.Load()*8 + p.versions.total.Load() + shards*perShard
+	return p.cells.Load()*8 + p.versions.bytes.Load() + shards*perShard
 }

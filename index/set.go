@@ -266,7 +266,7 @@ func (s *Set) LookupRow(rec arrow.RecordBatch, row int, bound uint32) (slot uint
 // Bytes is the heap that the indexes hold, without the rows. Memory that only
 // running searches keep alive does not count.
 func (s *Set) Bytes() int64 {
-	n := s.shadow.heap.Load()
+	n := s.shadow.bytes()
 	for _, m := range s.members {
 		n += m.impl.bytes()
 	}

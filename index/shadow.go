@@ -34,9 +34,9 @@ type shadow struct {
 	mu    sync.Mutex
 	until atomic.Uint64 // newer rows below this ordinal were looked up
 	count atomic.Uint32 // of log
-	log   atomic.Pointer[[]*hidingChunk]
+	log   chunked[hiding]
 	marks atomic.Pointer[[]atomic.Pointer[markChunk]]
-	heap  atomic.Int64
+	heap  atomic.Int64 // of marks
 }
 
 // hiding is a row of the set that a newer one hides.
@@ -45,12 +45,11 @@ type hiding struct {
 	slot uint32
 }
 
-type hidingChunk [chunkRows]hiding
-
 // markChunk has, for each slot, the number of its entry in the log plus one; 0: none.
 type markChunk [chunkRows]uint32
 
-func (s *shadow) at(i uint32) *hiding { return &(*s.log.Load())[i>>chunkBits][i%chunkRows] }
+// bytes is the heap that it holds.
+func (s *shadow) bytes() int64 { return s.heap.Load() + s.log.bytes.Load() }
 
 // Shadow tells which rows of a set are hidden, as of one bound.
 type Shadow struct {
@@ -88,7 +87,7 @@ func (s *Set) Shadow(ctx context.Context, newer ...Part) (Shadow, error) {
 		s.resolve(newer)
 	}
 	end := newer[len(newer)-1].end()
-	n := sort.Search(int(s.shadow.count.Load()), func(i int) bool { return s.shadow.at(uint32(i)).by >= end })
+	n := sort.Search(int(s.shadow.count.Load()), func(i int) bool { return s.shadow.log.at(uint32(i)).by >= end })
 	return Shadow{of: &s.shadow, n: uint32(n)}, nil
 }
 
@@ -137,8 +136,8 @@ func (s *Set) hide(p *Part, slot uint32) {
 		return // a part between the two did
 	}
 	n := s.shadow.count.Load()
-	s.shadow.grow(n)
-	*s.shadow.at(n) = hiding{by: p.First + uint64(slot), slot: old}
+	s.shadow.log.grow(uint64(n) + 1)
+	*s.shadow.log.at(n) = hiding{by: p.First + uint64(slot), slot: old}
 	s.shadow.count.Store(n + 1)
 	atomic.StoreUint32(mark, n+1)
 }
@@ -161,19 +160,4 @@ func (s *Set) mark(slot uint32) *uint32 {
 		h.heap.Add(int64(unsafe.Sizeof(*c)))
 	}
 	return &c[slot%chunkRows]
-}
-
-// grow makes room in the log for entry n, the next one.
-func (s *shadow) grow(n uint32) {
-	var dir []*hidingChunk
-	if p := s.log.Load(); p != nil {
-		dir = *p
-	}
-	if int(n>>chunkBits) < len(dir) {
-		return
-	}
-	before := cap(dir)
-	dir = append(dir, new(hidingChunk)) // in place where there is room: readers hold shorter slices
-	s.log.Store(&dir)
-	s.heap.Add(int64(unsafe.Sizeof(hidingChunk{})) + int64(cap(dir)-before)*8)
 }

@@ -110,7 +110,7 @@ func (t *text) add(col *textColumn, row int, slot uint32) error {
 			return err
 		}
 	}
-	t.lengths.set(slot, uint32(length))
+	*t.lengths.at(slot) = uint32(length)
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (r *rowTerms) bytes() int64 {
 }
 
 func (t *text) account() {
-	t.heap.Store(int64(unsafe.Sizeof(*t)) + t.terms.bytes() + t.lengths.heap + t.row.bytes() + t.analyzer.bytes())
+	t.heap.Store(int64(unsafe.Sizeof(*t)) + t.terms.bytes() + t.lengths.bytes.Load() + t.row.bytes() + t.analyzer.bytes())
 }
 
 func (t *text) bytes() int64 {
@@ -179,30 +179,4 @@ func (t *text) bytes() int64 {
 //   - who reads: anybody, slots below the applied count;
 //   - what is published when: a chunk, before any slot in it; a slot, before the
 //     applied count passes it.
-type lengths struct {
-	dir  atomic.Pointer[[]*lengthChunk]
-	heap int64 // the writer's
-}
-
-type lengthChunk [chunkRows]uint32
-
-func (l *lengths) grow(n uint64) {
-	var dir []*lengthChunk
-	if p := l.dir.Load(); p != nil {
-		dir = *p
-	}
-	if uint64(len(dir))<<chunkBits >= n {
-		return
-	}
-	before := cap(dir)
-	for uint64(len(dir))<<chunkBits < n {
-		dir = append(dir, new(lengthChunk))
-		l.heap += int64(unsafe.Sizeof(lengthChunk{}))
-	}
-	l.heap += int64(cap(dir)-before) * 8
-	l.dir.Store(&dir)
-}
-
-func (l *lengths) set(slot, n uint32) { (*l.dir.Load())[slot>>chunkBits][slot%chunkRows] = n }
-
-func (l *lengths) at(slot uint32) uint32 { return (*l.dir.Load())[slot>>chunkBits][slot%chunkRows] }
+type lengths struct{ chunked[uint32] }

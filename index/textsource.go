@@ -196,7 +196,7 @@ func (t *text) nextSlot(slot, bound uint32) (uint32, bool, error) {
 
 type tailLengths struct{ *lengths }
 
-func (l tailLengths) at(slot uint32) (uint32, error) { return l.lengths.at(slot), nil }
+func (l tailLengths) at(slot uint32) (uint32, error) { return *l.lengths.at(slot), nil }
 
 // tailTerms are the terms of a mutable index that are left.
 type tailTerms struct{ *termCursor }

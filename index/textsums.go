@@ -16,7 +16,7 @@ type sum struct {
 
 func (s *sum) add(sign int64, t *text, slot uint32) {
 	s.rows += sign
-	s.terms += sign * int64(t.lengths.at(slot))
+	s.terms += sign * int64(*t.lengths.at(slot))
 }
 
 // prefixSums are sums over the first elements of a sequence that only grows. Searches
@@ -97,7 +97,7 @@ func (t *text) live(ctx context.Context, bound uint32, hidden Shadow) (sum, erro
 		return sum{}, err
 	}
 	// Newer rows are seen with all of the set's rows only.
-	gone, err := t.hidden.first(ctx, hidden.n, func(at *sum, entry uint32) { at.add(1, t, hidden.of.at(entry).slot) })
+	gone, err := t.hidden.first(ctx, hidden.n, func(at *sum, entry uint32) { at.add(1, t, hidden.of.log.at(entry).slot) })
 	return sum{rows: all.rows - gone.rows, terms: all.terms - gone.terms}, err
 }
 

@@ -2,7 +2,6 @@ package index
 
 import (
 	"sync/atomic"
-	"unsafe"
 )
 
 // MaxSlots is the number of rows that a memtable can have at most: slots are
@@ -21,43 +20,11 @@ const MaxSlots = 1<<32 - 2
 // A link is written once, from 0 to its value, so a reader that misses the write
 // of a newer row sees "none" and a reader that sees it compares it with its bound:
 // both answer the same below the bound.
-type versions struct {
-	dir   atomic.Pointer[[]*chunk]
-	total atomic.Int64
-}
-
-const (
-	chunkBits = 12
-	chunkRows = 1 << chunkBits
-)
-
-type chunk [chunkRows]links
+type versions struct{ chunked[links] }
 
 type links struct {
 	sup  uint32 // slot that superseded this one, plus one; itself for a tombstone
 	prev uint32 // slot of the next older version, plus one
-}
-
-// grow makes room for slots below n.
-func (v *versions) grow(n uint64) {
-	var dir []*chunk
-	if d := v.dir.Load(); d != nil {
-		dir = *d
-	}
-	if uint64(len(dir))<<chunkBits >= n {
-		return
-	}
-	for uint64(len(dir))<<chunkBits < n {
-		// Readers hold shorter slices of the same array: an append in place
-		// writes where none of them looks.
-		dir = append(dir, new(chunk))
-	}
-	v.dir.Store(&dir)
-	v.total.Store(int64(len(dir))*int64(unsafe.Sizeof(chunk{})) + int64(cap(dir))*8)
-}
-
-func (v *versions) at(slot uint32) *links {
-	return &(*v.dir.Load())[slot>>chunkBits][slot%chunkRows]
 }
 
 // live tells whether the row is the newest of its key at the bound, and no
