@@ -1153,6 +1153,7 @@ func TestTelemetryOfAReader(t *testing.T) {
 		}
 		span.End()
 		spans.check(t, spans.only(t, "memwal.refresh"), "caller", attrRows.Int64(3))
+		synctest.Wait() // what is read ahead is counted, too
 		got, st := series(t, meters), r.Stats()
 		for name, want := range map[string]float64{
 			"memwal.reader.position": 3, "memwal.reader.epoch": 1, "memwal.reader.rows.visible": 10, "memwal.reader.rows": 10,
